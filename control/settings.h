@@ -1,0 +1,77 @@
+/* Every setting: environment names, YAML keys, defaults, and what a wrong value is (design 2).
+ * The only place that reads the environment. docs/configuration.md is checked against its table. */
+#pragma once
+
+#include "base/log.h"
+#include "base/netaddr.h"
+#include "base/strbuf.h"
+#include "dns/upstreams.h"
+#include "policy/check.h"
+#include "policy/read_only.h"
+
+enum egress_mode { MODE_PROXY, MODE_DNS, MODE_DNS_NFT };
+enum intercept { INTERCEPT_ALL, INTERCEPT_BOUND, INTERCEPT_OFF };
+
+/* Owned strings; NULL where nothing was set and there is no default. */
+struct settings {
+	enum egress_mode mode;
+	struct policy *policy; /* effective start policy; one reference */
+	char *policy_file;     /* OPENSANDBOX_EGRESS_POLICY_FILE */
+	size_t max_rules;
+	bool read_only;
+	struct write_hosts *write_hosts; /* never NULL */
+	bool read_only_git_fetch;
+	enum intercept intercept;
+	struct write_hosts *pass_through; /* same patterns */
+	struct private_names private_names;
+	struct netaddr proxy_addr;
+	uint16_t proxy_port;
+	uint16_t extra_ports[15]; /* inspected beside 80 and 443 */
+	size_t n_extra_ports;
+	char *ca_cert_out;
+	char *ca_key; /* mode proxy: PEM file that keeps the CA */
+	char *upstream_trust;
+	bool upstream_insecure;
+	struct upstreams dns;
+	uint32_t dns_timeout_ms;
+	bool audit_stdout;
+	char *audit_file;
+	uint64_t audit_max_bytes; /* rotation */
+	char *sandbox_id;
+	enum log_level log_level;
+	/* proxy limits, each with its default beside its reason in settings.c */
+	uint32_t head_timeout_ms; /* a whole request head: 408 */
+	uint32_t handshake_timeout_ms;
+	uint32_t client_idle_ms; /* between requests */
+	uint32_t connect_timeout_ms;
+	uint32_t first_byte_ms;    /* of an answer: 504 */
+	uint32_t stream_idle_ms;   /* inside a body or tunnel */
+	uint32_t upstream_idle_ms; /* in the pool */
+	uint32_t max_connections;  /* clients; 0: by the descriptor limit */
+};
+
+/* Where the texts come from: descriptors so that a worker without rights can read them again.
+ * fd < 0: that source is not used. They are read from the start (pread or lseek), not closed. */
+struct settings_source {
+	const char *config_path; /* for messages */
+	int config_fd;
+	int policy_fd; /* OPENSANDBOX_EGRESS_POLICY_FILE */
+	int resolv_conf_fd;
+	char *const *environ;
+};
+
+/* Environment over YAML over defaults. On failure *out is NULL and the message names the source
+ * (file and line, or variable), the value and what was expected, with the nearest known name for an
+ * unknown one. Warnings go to the log. */
+CHECKED int settings_load(
+	const struct settings_source *src, struct settings **out, struct errmsg *msg);
+void settings_free(struct settings *s);
+
+/* The path settings alone, before anything can be opened as descriptor: policy_file. May be NULL.
+ */
+const char *settings_policy_path(char *const *environ);
+
+/* The effective configuration as YAML, without secrets (`egress --check`). */
+void settings_print(const struct settings *s, struct strbuf *out);
+/* A table row for each setting: YAML key, environment name, default, meaning (docs, `--help`). */
+void settings_print_table(struct strbuf *out);

@@ -1,0 +1,50 @@
+/* A policy: an immutable, counted snapshot of an OpenSandbox policy document, compiled.
+ *
+ * Built by policy_json; asked by check. Cost of a decision does not depend on the number of
+ * rules. An exchange takes a reference at its start and keeps it to its end. */
+#pragma once
+
+#include "base/err.h"
+#include "base/netaddr.h"
+#include "policy/reason.h"
+
+#define POLICY_RULE_PORTS_MAX 256
+#define POLICY_DEFAULT_RULE (-1)
+#define RULE_TEXT_MAX 320
+
+struct policy;
+
+enum rule_kind { RULE_NAME, RULE_WILDCARD, RULE_CIDR, RULE_ANY /* ports only */ };
+
+/* One rule as written by its author; target is a normal form. Input of policy_new. */
+struct rule {
+	bool allow;
+	enum rule_kind kind;
+	char *target;        /* RULE_NAME: "a.b"; RULE_WILDCARD: "b" of "*.b"; else NULL */
+	char *written;       /* the target as the author wrote it, trimmed, for people and GET */
+	struct netcidr cidr; /* RULE_CIDR; an IP is a /128 */
+	uint16_t *ports;     /* sorted; NULL: every port */
+	size_t n_ports;
+};
+
+/* Parses and normalises one rule from its texts; ports may be NULL. On error the message names the
+ * target and what was expected: "egress target "http://x": a URL; write the host name". action and
+ * target as in reference 3.10, with URLs, ports in the target, bad wildcards, broken addresses and
+ * names refused, one trailing dot dropped, IDN turned to A-labels. rule_fini frees. */
+CHECKED int rule_make(struct slice action, struct slice target, const uint16_t *ports,
+	size_t n_ports, struct rule *out, struct errmsg *msg);
+void rule_fini(struct rule *r);
+
+/* Takes the rules (their ownership moves, also on failure; never fails). One reference. */
+struct policy *policy_new(bool default_allow, struct rule *rules, size_t n);
+struct policy *policy_ref(struct policy *p);
+void policy_unref(struct policy *p);
+
+size_t policy_n_rules(const struct policy *p);
+bool policy_default_allow(const struct policy *p);
+/* Borrowed. index < policy_n_rules. */
+const struct rule *policy_rule(const struct policy *p, size_t index);
+/* `rule 3: allow *.example.com` (counted from 1), or `default action: deny`; returns its length. */
+size_t policy_rule_text(const struct policy *p, int32_t rule, char buf[RULE_TEXT_MAX]);
+/* True if some allow rule lists this port. */
+bool policy_names_port(const struct policy *p, uint16_t port);
