@@ -41,7 +41,8 @@ static inline struct slice slice_first(struct slice s, size_t n)
 
 static inline bool slice_eq(struct slice a, struct slice b)
 {
-	return a.len == b.len && memcmp(a.p, b.p, a.len) == 0;
+	/* An empty slice may hold NULL, which memcmp must not be given. */
+	return a.len == b.len && (a.len == 0 || memcmp(a.p, b.p, a.len) == 0);
 }
 
 static inline char ascii_lower(char c)
