@@ -1,0 +1,81 @@
+/* What passes between supervisor and worker: descriptors by role (SCM_RIGHTS), and a few fixed
+ * messages, over one SOCK_SEQPACKET pair. One message is one packet: a header, one role for each
+ * descriptor that travels with it, no text, no path, nothing of variable length.
+ *
+ * Either side treats a packet of another shape as the end of the other side. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+/* Each role has one descriptor at most; one that is not there is -1.
+ *   CONFIG, POLICY_FILE, RESOLV_CONF, HOSTS: sealed memfds, copies of the text as the supervisor
+ *     read (and checked) it, so that they cannot change under the worker. HOSTS: /etc/hosts.
+ *   AUDIT: the audit file, for reading and appending.
+ *   TRUST: setting upstream_trust, opened for reading; a file or a directory.
+ *   PROXY, PROXY_V6: listening TCP sockets, non-blocking; V6 is the [::1] beside 127.0.0.1.
+ *   AREA_SECRET, AREA_PLAIN: the areas that outlive a worker (base/state.h, control/areas.h). */
+#define ROLE_TABLE(X)                       \
+	X(CONFIG, "configuration file")     \
+	X(POLICY_FILE, "policy file")       \
+	X(RESOLV_CONF, "resolv.conf")       \
+	X(HOSTS, "hosts file")              \
+	X(TRUST, "trusted roots")           \
+	X(AUDIT, "audit file")              \
+	X(PROXY, "proxy listener")          \
+	X(PROXY_V6, "proxy listener, IPv6") \
+	X(AREA_SECRET, "secret area")       \
+	X(AREA_PLAIN, "plain area")
+
+enum role {
+#define X(id, text) ROLE_##id,
+	ROLE_TABLE(X)
+#undef X
+		ROLE_MAX
+};
+
+/* START  to the worker, first and once: every descriptor there is.
+ * RELOAD to the worker, after SIGHUP: CONFIG, POLICY_FILE, HOSTS and AUDIT anew, those that exist.
+ * AUDIT  to the worker, the answer to ROTATE: AUDIT anew; without it, rotation failed and the file
+ *        in use goes on.
+ * STOP   to the worker: as SIGTERM. No new connections; end what is open; exit 0 within 8 s.
+ * READY  from the worker: it serves. After this its death is answered by a restart at once.
+ * ROTATE from the worker: the audit file has reached its size. */
+#define CONTROL_TABLE(X)    \
+	X(START, "start")   \
+	X(RELOAD, "reload") \
+	X(AUDIT, "audit")   \
+	X(STOP, "stop")     \
+	X(READY, "ready")   \
+	X(ROTATE, "rotate")
+
+enum control_type {
+#define X(id, text) CONTROL_##id,
+	CONTROL_TABLE(X)
+#undef X
+		CONTROL_MAX
+};
+
+/* A table of descriptors by role, each owned or -1. */
+struct roles {
+	int fd[ROLE_MAX];
+};
+
+const char *role_text(enum role r);
+const char *control_text(enum control_type t);
+
+void roles_init(struct roles *r);
+/* Closes all. */
+void roles_fini(struct roles *r);
+/* Moves each descriptor of `from` that is there into r; the one it replaces is closed. */
+void roles_update(struct roles *r, struct roles *from);
+
+/* The pair: fds[0] for the supervisor (close-on-exec, non-blocking), fds[1] for the worker. */
+CHECKED int control_pair(int fds[2]);
+/* Sends one message; r may be NULL. The descriptors stay the caller's. -EAGAIN on a full socket. */
+CHECKED int control_send(int fd, enum control_type type, const struct roles *r);
+/* Receives one. *r is always set, owned by the caller, close-on-exec. E_EOF when the other side is
+ * gone, -EAGAIN when there is nothing (non-blocking), E_SYNTAX for a packet of another shape (its
+ * descriptors are closed). */
+CHECKED int control_receive(int fd, enum control_type *type, struct roles *r);
