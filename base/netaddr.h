@@ -29,7 +29,7 @@ struct netcidr {
 	X(SHARED, "shared address space") /* 100.64/10 */                      \
 	X(MULTICAST, "multicast")                                              \
 	X(UNSPECIFIED, "unspecified") /* 0/8 and :: */                         \
-	X(RESERVED, "reserved")       /* 192.0.0/24 240/4 ::/96 64:ff9b:1::/48 2001::/32 */
+	X(RESERVED, "reserved")       /* 192.0.0/24 240/4 ::/8 2001::/32 */
 
 enum addr_class {
 #define X(name, text) ADDR_##name,
@@ -54,7 +54,8 @@ CHECKED bool netaddr_parse(struct slice s, struct netaddr *out);
 
 /* A host as a client may spell it: every form that inet_aton(3) or a URL parser (WHATWG) takes for
  * an IPv4 address (decimal, octal, hexadecimal, one to four parts, trailing dot), and IPv6 in
- * brackets. `s` without port. IPv6 without brackets is HOST_INVALID here. */
+ * brackets. `s` without port. IPv6 without brackets is HOST_INVALID here, and so is an empty text,
+ * one with '%', and one whose last label is a number although the whole is no address. */
 enum host_literal netaddr_parse_host(struct slice s, struct netaddr *out);
 
 /* "10.1.2.3" or "2001:db8::1" (RFC 5952), without brackets; returns its length. */
@@ -62,10 +63,13 @@ size_t netaddr_text(const struct netaddr *a, char buf[NETADDR_TEXT_MAX]);
 
 /* address/len; host bits are masked off. A bare address is not a block. Zones are refused. */
 CHECKED bool netcidr_parse(struct slice s, struct netcidr *out);
+/* A block shorter than 96 holds IPv6 only: ::/0 is not every IPv4 address. */
 bool netcidr_contains(const struct netcidr *c, const struct netaddr *a);
 
-/* The class of the address; one that embeds an IPv4 address (v4-mapped, NAT64 64:ff9b::/96,
- * 6to4 2002::/16, ::a.b.c.d, Teredo) has the class of the embedded one if that is not public. */
+/* The class of the address. v4-mapped is IPv4. One that embeds an IPv4 address (NAT64 64:ff9b::/96,
+ * 6to4 2002::/16, ::a.b.c.d, ::ffff:0:a.b.c.d, Teredo) has the class of the embedded one if that is
+ * not public, but RESERVED where that is private: PRIVATE is an exemption, and a translator must
+ * not lend it. Around a public one NAT64 and 6to4 are PUBLIC, the others RESERVED. */
 enum addr_class netaddr_class(const struct netaddr *a);
 const char *addr_class_text(enum addr_class c);
 
