@@ -127,10 +127,8 @@ void log_line(enum log_level level, const char *module, const char *fmt, ...)
 	clock_text(clock_wall_us(), when);
 	len = log_prefix(line, when, level, module);
 	len = log_escape(line, len, slice_make(detail, (size_t)n), &cut);
-	if (cut) {
-		memcpy(line + len, "...", 3);
-		len += 3;
-	}
+	for (int i = 0; i < 3 && cut; i++)
+		line[len++] = '.';
 	line[len++] = '\n';
 	log_write(line, len);
 	errno = saved;

@@ -22,10 +22,9 @@ struct v4_block {
 struct v6_block {
 	uint8_t net[16];
 	uint8_t len;
-	enum addr_class class;
 	uint8_t v4_at;         /* offset of an embedded IPv4 address, 0 for none */
 	uint8_t v4_mask;       /* each byte of it is stored XORed with this */
-	enum addr_class other; /* the class if the embedded address is public */
+	enum addr_class class; /* if an address is embedded: the class if that one is public */
 };
 
 /* Documentation blocks and 198.18.0.0/15 are public on purpose: test beds live there, and nothing
@@ -47,27 +46,27 @@ static const struct v4_block v4_blocks[] = {
 /* The first block that holds the address counts, so a smaller one stands before the one around it.
  * v4-mapped addresses never come here. */
 static const struct v6_block v6_blocks[] = {
-	{{0}, 128, ADDR_UNSPECIFIED, 0, 0, 0},
-	{{[15] = 1}, 128, ADDR_LOOPBACK, 0, 0, 0},
+	{{0}, 128, 0, 0, ADDR_UNSPECIFIED},
+	{{[15] = 1}, 128, 0, 0, ADDR_LOOPBACK},
 	/* IPv4-compatible, RFC 4291 2.5.5.1 */
-	{{0}, 96, ADDR_RESERVED, 12, 0, ADDR_RESERVED},
+	{{0}, 96, 12, 0, ADDR_RESERVED},
 	/* IPv4-translated ::ffff:0:a.b.c.d, RFC 2765 2.1 */
-	{{[8] = 0xff, [9] = 0xff}, 96, ADDR_RESERVED, 12, 0, ADDR_RESERVED},
+	{{[8] = 0xff, [9] = 0xff}, 96, 12, 0, ADDR_RESERVED},
 	/* NAT64, RFC 6052 2.1; the block for local use, RFC 8215 */
-	{{0x00, 0x64, 0xff, 0x9b}, 96, ADDR_RESERVED, 12, 0, ADDR_PUBLIC},
-	{{0x00, 0x64, 0xff, 0x9b, 0x00, 0x01}, 48, ADDR_RESERVED, 0, 0, 0},
+	{{0x00, 0x64, 0xff, 0x9b}, 96, 12, 0, ADDR_PUBLIC},
+	{{0x00, 0x64, 0xff, 0x9b, 0x00, 0x01}, 48, 0, 0, ADDR_RESERVED},
 	/* The rest of what the IETF keeps, RFC 4291 2.4 */
-	{{0}, 8, ADDR_RESERVED, 0, 0, 0},
+	{{0}, 8, 0, 0, ADDR_RESERVED},
 	/* Teredo, RFC 4380 4: the client's address, inverted */
-	{{0x20, 0x01}, 32, ADDR_RESERVED, 12, 0xff, ADDR_RESERVED},
+	{{0x20, 0x01}, 32, 12, 0xff, ADDR_RESERVED},
 	/* 6to4, RFC 3056 2 */
-	{{0x20, 0x02}, 16, ADDR_RESERVED, 2, 0, ADDR_PUBLIC},
-	{{0xfd, 0x00, 0x0e, 0xc2, [14] = 0x02, [15] = 0x54}, 128, ADDR_METADATA, 0, 0, 0},
-	{{0xfc}, 7, ADDR_PRIVATE, 0, 0, 0},
-	{{0xfe, 0x80}, 10, ADDR_LINK_LOCAL, 0, 0, 0},
+	{{0x20, 0x02}, 16, 2, 0, ADDR_PUBLIC},
+	{{0xfd, 0x00, 0x0e, 0xc2, [14] = 0x02, [15] = 0x54}, 128, 0, 0, ADDR_METADATA},
+	{{0xfc}, 7, 0, 0, ADDR_PRIVATE},
+	{{0xfe, 0x80}, 10, 0, 0, ADDR_LINK_LOCAL},
 	/* Site-local, RFC 3879: deprecated, yet still routed by some */
-	{{0xfe, 0xc0}, 10, ADDR_LINK_LOCAL, 0, 0, 0},
-	{{0xff}, 8, ADDR_MULTICAST, 0, 0, 0},
+	{{0xfe, 0xc0}, 10, 0, 0, ADDR_LINK_LOCAL},
+	{{0xff}, 8, 0, 0, ADDR_MULTICAST},
 };
 
 static const char *const addr_class_texts[] = {
@@ -307,7 +306,7 @@ static enum addr_class netaddr_class_embedded(const struct netaddr *a, const str
 		v4[i] = a->b[block->v4_at + i] ^ block->v4_mask;
 	class = netaddr_class_v4(netaddr_load_v4(v4));
 	if (class == ADDR_PUBLIC)
-		return block->other;
+		return block->class;
 	return class == ADDR_PRIVATE ? ADDR_RESERVED : class;
 }
 
