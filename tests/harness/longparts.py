@@ -1,0 +1,118 @@
+"""Long parts that need a build of their own: fuzzing with libFuzzer, coverage of the corpora."""
+import glob
+import os
+import re
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from builds import BUILD, JOBS, ROOT, Build, BuildError, call, clean_env
+
+COVERAGE_MIN = 90.0  # percent of lines, by the committed corpus alone
+STATUS = re.compile(r"cov: (\d+) ft: (\d+) corp: (\d+)/")
+
+
+def fuzz_names():
+    return sorted(Path(p).stem[len("fuzz_"):] for p in glob.glob(f"{ROOT}/tests/fuzz/fuzz_*.c"))
+
+
+def corpus(name):
+    return ROOT / "tests" / "fuzz" / "corpus" / name
+
+
+def fuzz_build(results, variant, names):
+    build = Build(variant)
+    try:
+        build.setup()
+        build.ninja([f"tests/fuzz/fuzz-{n}" for n in names])
+    except BuildError as e:
+        results.fail(f"build-{variant}", str(e))
+        return None
+    return build
+
+
+def fuzz(results, only=None):
+    """FUZZ_SECONDS (60) for each target, two at a time, from the committed corpus. What is found
+    goes to build/fuzz-corpus; a crash to build/fuzz-crashes."""
+    names = [n for n in fuzz_names() if only in (None, n)]
+    seconds = int(os.environ.get("FUZZ_SECONDS", "60"))
+    build = fuzz_build(results, "fuzz", names)
+    if build is None:
+        return
+    rows = {}
+
+    def one(name):
+        found = BUILD / "fuzz-corpus" / name
+        crashes = BUILD / "fuzz-crashes" / name
+        found.mkdir(parents=True, exist_ok=True)
+        crashes.mkdir(parents=True, exist_ok=True)
+        cmd = [str(build.dir / "tests/fuzz" / f"fuzz-{name}"), f"-max_total_time={seconds}",
+               "-print_final_stats=1", f"-artifact_prefix={crashes}/", "-timeout=10",
+               "-rss_limit_mb=2048", str(found), str(corpus(name))]
+        words = ROOT / "tests" / "fuzz" / f"{name}.dict"
+        if words.exists():
+            cmd.insert(1, f"-dict={words}")
+        code, text = call(cmd, env=clean_env(), timeout=seconds + 120)
+        last = (STATUS.findall(text) or [("?", "?", "?")])[-1]
+        units = re.search(r"stat::number_of_executed_units:\s*(\d+)", text)
+        rows[name] = (units[1] if units else "?", *last, len(list(corpus(name).glob("*"))))
+        if code == 0 and units and int(units[1]) > 0:
+            results.ok(f"fuzz/{name}")
+        else:
+            results.fail(f"fuzz/{name}", f"{text}\nexit {code}; input kept in {crashes}")
+
+    with ThreadPoolExecutor(JOBS) as pool:
+        list(pool.map(one, names))
+    print(f"{'target':20} {'executions':>12} {'edges':>7} {'features':>9} {'found':>7} {'corpus':>7}")
+    for name in names:
+        print("{:20} {:>12} {:>7} {:>9} {:>7} {:>7}".format(name, *rows[name]))
+
+
+def fuzzed_file(name):
+    """fuzz_<file>.c tests the one file of that name."""
+    hits = [p for p in ROOT.glob(f"*/{name}.c") if p.parent.name not in ("tests", "build")]
+    return hits[0] if len(hits) == 1 else None
+
+
+def coverage(results, only=None):
+    """Line coverage of the fuzzed file by its committed corpus."""
+    names = [n for n in fuzz_names() if only in (None, n)]
+    build = fuzz_build(results, "coverage", names)
+    if build is None:
+        return
+    work = BUILD / "coverage" / "profiles"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir()
+    print(f"{'file':32} {'corpus':>7} {'lines':>7} {'missed':>7} {'covered':>8}")
+    for name in names:
+        source = fuzzed_file(name)
+        if source is None:
+            results.fail(f"coverage/{name}", f"no single file {name}.c that this target tests")
+            continue
+        program = str(build.dir / "tests/fuzz" / f"fuzz-{name}")
+        raw, data = str(work / f"{name}.raw"), str(work / f"{name}.data")
+        log = ""
+        for cmd in ([program, str(corpus(name))],
+                    ["llvm-profdata-14", "merge", "-o", data, raw],
+                    ["llvm-cov-14", "report", program, f"-instr-profile={data}", str(source)]):
+            code, text = call(cmd, env=clean_env(LLVM_PROFILE_FILE=raw))
+            log += text
+            if code != 0:
+                break
+        total = re.search(r"^TOTAL\s+(.*)$", log, re.M)
+        if code != 0 or not total:
+            results.fail(f"coverage/{name}", log)
+            continue
+        # Columns: regions, missed, cover, functions, missed, executed, lines, missed, cover.
+        cells = total[1].split()
+        lines, missed = int(cells[6]), int(cells[7])
+        percent = 100.0 * (lines - missed) / max(lines, 1)
+        n = len(list(corpus(name).glob("*")))
+        print(f"{str(source.relative_to(ROOT)):32} {n:>7} {lines:>7} {missed:>7} {percent:>7.1f}%")
+        if percent >= COVERAGE_MIN:
+            results.ok(f"coverage/{name}")
+        else:
+            _, text = call(["llvm-cov-14", "show", program, f"-instr-profile={data}", str(source)])
+            # A line that never ran has the count 0 in its second column.
+            never = [x for x in text.splitlines() if re.match(r"^\s*\d+\|\s*0\|", x)]
+            results.fail(f"coverage/{name}", "never run:\n" + "\n".join(never))

@@ -1,0 +1,3 @@
+/* Right. */
+/* Naïve. BAD */
+const char *x = "\xc3\xaf";

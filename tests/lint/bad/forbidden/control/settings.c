@@ -1,0 +1,5 @@
+/* The one reader. */
+void f(void)
+{
+	getenv("HOME");
+}

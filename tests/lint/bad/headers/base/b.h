@@ -1,0 +1,4 @@
+/* An old guard. */
+#ifndef B_H /* BAD */
+#define B_H
+#endif

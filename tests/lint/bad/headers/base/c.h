@@ -1,0 +1,2 @@
+#pragma once
+/* Comes too late. BAD-FILE */

@@ -1,0 +1,3 @@
+/* HTTP/2 has its place. */
+#include <nghttp2/nghttp2.h>
+#include <zlib.h> /* BAD */

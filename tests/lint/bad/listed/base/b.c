@@ -1,0 +1,1 @@
+/* Nobody builds this. BAD-FILE */

@@ -1,0 +1,1 @@
+/* Right: short. The long ones are made by the self-test. */

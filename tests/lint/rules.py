@@ -1,0 +1,256 @@
+"""The rules: each takes a Tree and yields (file, line, why)."""
+import re
+from pathlib import PurePath
+
+# Folders, each with those it may include, and third-party headers with their places (style 4).
+MAY_INCLUDE = {
+    "base": "",
+    "policy": "base",
+    "audit": "base policy",
+    "vault": "base policy",
+    "nft": "base policy",
+    "dns": "base policy audit nft",
+    "proxy": "base policy audit vault nft dns",
+    "control": "base policy audit vault nft dns proxy",
+    "ctl": "base policy audit proxy control",
+}
+THIRD_PARTY = [
+    (r"idn2\.h", "base/hostname"),
+    (r"jansson\.h", "policy/policy_json vault/vault_json control/ ctl/"),
+    (r"event2/event(_struct)?\.h", "audit/sink nft/guard_client dns/ proxy/ control/ ctl/"),
+    (r"event2/.*", "audit/sink nft/guard_client dns/ control/ ctl/"),
+    (r"openssl/.*", "audit/ring proxy/"),
+    (r"ares\.h", "dns/"),
+    (r"yaml\.h", "control/settings_yaml"),
+    (r"nghttp2/.*", "proxy/h2_"),
+    (r"zlib\.h", "proxy/relay"),
+    (r"(libnftnl|libmnl)/.*", "nft/"),
+    (r"cmocka\.h", ""),
+]
+SYSTEM = re.compile(r"((sys|linux|net|netinet|netpacket|arpa|asm|sanitizer)/[a-z0-9_/.-]+|"
+                    r"(arpa|assert|ctype|dirent|elf|endian|err|errno|fcntl|ftw|getopt|glob|grp|"
+                    r"ifaddrs|inttypes|libgen|limits|math|mntent|netdb|poll|pthread|pwd|sched|"
+                    r"search|setjmp|signal|spawn|stdalign|stdarg|stdatomic|stdbool|stddef|stdint|"
+                    r"stdio|stdlib|stdnoreturn|string|strings|syscall|sysexits|syslog|termios|"
+                    r"time|ucontext|unistd|wait|wchar)\.h)")
+FORBIDDEN = {
+    "strcpy strcat stpcpy sprintf vsprintf gets": "has no bound",
+    "strtok strtok_r": "changes its input",
+    "atoi atol atoll atof": "cannot fail",
+    "alloca": "has no limit",
+    "assert": "REQUIRE is always on",
+    "system popen": "starts a shell",
+    "tmpnam mktemp": "can be raced",
+}
+FORBIDDEN_OUTSIDE_TESTS = {
+    "getaddrinfo gethostbyname getnameinfo": "blocks the loop",
+    "getenv secure_getenv": "only control/settings reads the environment",
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+TOKEN = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+SIZE_MAX = 800
+
+
+class File:
+    def __init__(self, name, text):
+        self.name = name
+        self.text = text
+        self.lines = text.splitlines()
+        self.is_c = name.endswith((".c", ".h"))
+        self.path = PurePath(name)
+        self.folder = self.path.parts[0] if len(self.path.parts) > 1 else ""
+
+    def line(self, n):
+        return self.lines[n - 1] if 0 < n <= len(self.lines) else ""
+
+    def code(self):
+        """The lines without comments and texts, at their places."""
+        def blank(m):
+            return re.sub(r"[^\n]", " ", m[0])
+        return TOKEN.sub(blank, self.text).splitlines()
+
+    def includes(self):
+        for i, line in enumerate(self.lines, 1):
+            m = INCLUDE.match(line)
+            if m:
+                yield i, m[1] == "<", m[2]
+
+
+class Tree:
+    def __init__(self, texts):
+        self.files = {name: File(name, text) for name, text in texts.items()}
+
+    def c_files(self):
+        return [f for f in self.files.values() if f.is_c]
+
+
+def load(root, names):
+    texts = {}
+    for name in names:
+        raw = (root / name).read_bytes()
+        if b"\0" not in raw:
+            texts[name] = raw.decode("utf-8", "surrogateescape")
+    return Tree(texts)
+
+
+def at_place(name, places):
+    """base/hostname means hostname.c and .h, proxy/ all of it, proxy/h2_ what begins so."""
+    stem = str(PurePath(name).with_suffix(""))
+    return any(stem == p or (p[-1] in "/_" and stem.startswith(p)) for p in places.split())
+
+
+def third_party_fault(f, header):
+    for pattern, places in THIRD_PARTY:
+        if re.fullmatch(pattern, header):
+            if at_place(f.name, places) or f.folder == "tests":
+                return None
+            return f"<{header}> belongs to {places or 'tests'}"
+    if not SYSTEM.fullmatch(header):
+        return f"<{header}> is no system header and not in the table"
+    return None
+
+
+def own_fault(tree, f, header):
+    path = PurePath(header)
+    if header not in tree.files:
+        return f'"{header}" is not a path from the root'
+    to = path.parts[0]
+    if f.folder == "tests" or to == f.folder:
+        return None
+    if to not in MAY_INCLUDE.get(f.folder, "").split():
+        return f"{f.folder}/ may not include {to}/"
+    if path.stem.endswith("_int"):
+        return f'"{header}" is private to {to}/'
+    return None
+
+
+def check_includes(tree):
+    """Who may include whom."""
+    for f in tree.c_files():
+        for line, system, header in f.includes():
+            fault = third_party_fault(f, header) if system else own_fault(tree, f, header)
+            if fault:
+                yield f.name, line, fault
+
+
+def include_kind(system, header):
+    if not system:
+        return 2
+    return 1 if any(re.fullmatch(p, header) for p, _ in THIRD_PARTY) else 0
+
+
+def check_order(tree):
+    """Own header first, then system, libraries, ours, each group sorted and once."""
+    for f in tree.c_files():
+        rows = list(f.includes())
+        own = str(f.path.with_suffix(".h"))
+        if f.name.endswith(".c") and own in tree.files:
+            if not rows or rows[0][2] != own:
+                yield f.name, rows[0][0] if rows else 1, f'"{own}" comes first'
+                continue
+            rows = rows[1:]
+        last_kind, last, last_line = -1, "", 0
+        for line, system, header in rows:
+            kind = include_kind(system, header)
+            if kind < last_kind:
+                yield f.name, line, "groups are system, libraries, ours"
+            elif kind == last_kind and header <= last:
+                yield f.name, line, f"{header} is not sorted after {last}"
+            elif kind > last_kind >= 0 and line == last_line + 1:
+                yield f.name, line, "an empty line between groups"
+            last_kind, last, last_line = kind, header, line
+
+
+def check_headers(tree):
+    """#pragma once is the first line of a header that is no comment; every file opens with one."""
+    for f in tree.c_files():
+        if not f.text.startswith("/*"):
+            yield f.name, 1, "a file opens with a comment: its job, what comes before and after"
+        if f.name.endswith(".h"):
+            code = [(i, x.strip()) for i, x in enumerate(f.code(), 1) if x.strip()]
+            if not code or code[0][1] != "#pragma once":
+                yield f.name, code[0][0] if code else 1, "#pragma once comes first"
+
+
+def forbidden_words(f):
+    words = dict(FORBIDDEN)
+    if f.folder != "tests":
+        words.update(FORBIDDEN_OUTSIDE_TESTS)
+    for names, why in words.items():
+        for name in names.split():
+            if "getenv" in name and f.path.stem == "settings" and f.folder == "control":
+                continue
+            yield re.compile(rf"(?<![\w.>]){name}\s*\("), f"{name}: {why}"
+    yield re.compile(r"\btypedef\s+(struct|enum|union)\b"), "no typedef for structs and enums"
+    if f.folder == "proxy":
+        yield re.compile(r"\b(bufferevent|evbuffer)_"), "libevent's buffers are not used in proxy/"
+
+
+def check_forbidden(tree):
+    """Calls that we never make."""
+    for f in tree.c_files():
+        words = list(forbidden_words(f))
+        for i, line in enumerate(f.code(), 1):
+            for pattern, why in words:
+                if pattern.search(line):
+                    yield f.name, i, why
+
+
+def check_size(tree):
+    """The hard limit of a file; functions are clang-tidy's."""
+    for f in tree.c_files():
+        if len(f.lines) > SIZE_MAX:
+            yield f.name, 1, f"{len(f.lines)} lines, more than {SIZE_MAX}"
+
+
+def check_words(tree):
+    """Nothing is left for later."""
+    pattern = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|\bfor now\b|\bnot (yet )?implemented\b", re.I)
+    for f in tree.files.values():
+        for i, line in enumerate(f.lines, 1):
+            m = pattern.search(line)
+            if m and (m[1] is None or m[1].isupper()):
+                yield f.name, i, f"says {m[0]}"
+
+
+def check_ascii(tree):
+    """C sources are ASCII; tests write other bytes as escapes."""
+    for f in tree.c_files():
+        for i, line in enumerate(f.lines, 1):
+            if not line.isascii():
+                yield f.name, i, "is not ASCII"
+
+
+def check_paths(tree):
+    """No path of one developer's machine."""
+    pattern = re.compile(r"(?<![\w.:/-])/(work|root|home|Users)/\w")
+    for f in tree.files.values():
+        for i, line in enumerate(f.lines, 1):
+            m = pattern.search(line)
+            if m:
+                yield f.name, i, f"an absolute path of some machine: {m[0]}..."
+
+
+def check_listed(tree):
+    """A source that no meson.build names is neither built nor run."""
+    for f in tree.c_files():
+        if f.path.suffix != ".c":
+            continue
+        build = tree.files.get(str(f.path.parent / "meson.build"))
+        stem = re.sub(r"^(test|fuzz|loop)_", "", f.path.stem) if f.folder == "tests" else f.path.stem
+        text = build.text if build else ""
+        if f"'{stem}'" not in text and f"'{f.path.name}'" not in text:
+            yield f.name, 1, f"{f.path.parent}/meson.build does not name it"
+
+
+RULES = {
+    "includes": check_includes,
+    "order": check_order,
+    "headers": check_headers,
+    "forbidden": check_forbidden,
+    "size": check_size,
+    "words": check_words,
+    "ascii": check_ascii,
+    "paths": check_paths,
+    "listed": check_listed,
+}
