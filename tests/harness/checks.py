@@ -70,14 +70,27 @@ def cached(results, name, files, command, salt):
 
 def check_format(results):
     files = tracked("*.c", "*.h")
-    code, text = call(["clang-format-14", "--dry-run", "-Werror", "--ferror-limit=3", *files])
-    results.ok("format") if code == 0 else results.fail("format", text)
+    code, text = call(["clang-format-14", "--dry-run", "-Werror", *files])
+    places = re.findall(r"^(\S+:\d+):\d+: error: ", text, re.M)
+    if code == 0:
+        results.ok("format")
+    else:
+        wrong = sorted({p.split(":")[0] for p in places})
+        results.fail("format", "\n".join([*dict.fromkeys(places), "to format: clang-format-14 -i "
+                                          + " ".join(wrong)]) if places else text)
+
+
+def tidy_summary(text):
+    """Each error with the line it shows, without the path of notes that leads there."""
+    lines = text.splitlines()
+    keep = [i for i, x in enumerate(lines) if ": error: " in x or ": warning: " in x]
+    return "\n".join("\n".join(lines[i:i + 2]) for i in keep) or text
 
 
 def check_tidy(results, build):
     def command(item):
         code, text = call(["clang-tidy-14", "-p", str(build.dir), "--quiet", str(item[0])])
-        return code, "\n".join(x for x in text.splitlines() if "warnings generated" not in x)
+        return code, text if results.verbose else tidy_summary(text)
 
     salt = (ROOT / ".clang-tidy").read_bytes() + " ".join(build.args).encode()
     cached(results, "tidy", list(build.commands()), command, salt)
@@ -129,6 +142,12 @@ def shell_files():
             first = f.readline()
         if name.endswith(".sh") or re.match(rb"#!.*\b(ba)?sh\b", first):
             yield name
+
+
+def check_harness(results):
+    """The harness judges everything else, so it is tested too."""
+    code, text = call([sys.executable, str(ROOT / "tests/harness/test_harness.py")])
+    results.ok("harness") if code == 0 else results.fail("harness", text)
 
 
 def check_shell(results):

@@ -15,7 +15,7 @@ USAGE = """./test [-v] [WHAT]
   ./test quick        unit and loop tests with one compiler
   ./test NAME...      one each: a unit test (base-slice), a fuzz corpus (fuzz-h1), a script or one
                       of its cases (CASE or SCRIPT/CASE), a check (format tidy analyzer shellcheck
-                      lint, or one lint rule: lint-includes)
+                      harness lint, or one lint rule: lint-includes)
   ./test list         all names
   ./test mutants [ID] the mutant table
   ./test long [PART]  the long parts, all or by name: fuzz coverage mutants netns, and each script
@@ -24,7 +24,7 @@ USAGE = """./test [-v] [WHAT]
 Programs are built below build/ and kept there. -v prints every passed test."""
 
 COMPILERS = (("gcc", "gcc-asan"), ("clang", "clang-asan"))
-SOURCE_CHECKS = ("format", "lint", "shellcheck", "tidy", "analyzer")
+SOURCE_CHECKS = ("harness", "format", "lint", "shellcheck", "tidy", "analyzer")
 UNIT_SUITES = ("unit", "loop")
 
 
@@ -55,7 +55,9 @@ def run_checks(results, names, gcc=None, clang=None):
 
     for name in names:
         try:
-            if name == "format":
+            if name == "harness":
+                checks.check_harness(results)
+            elif name == "format":
                 checks.check_format(results)
             elif name == "tidy":
                 checks.check_tidy(results, commands(clang, "clang-asan"))

@@ -3,7 +3,8 @@ import sys
 import threading
 import time
 
-OUTPUT_LINES_MAX = 120  # of one failure; the rest is in its log or comes again by ./test NAME
+OUTPUT_HEAD = 60  # lines of one failure: the first compiler error stands at the beginning,
+OUTPUT_TAIL = 60  # what a test said last at the end
 
 
 class Results:
@@ -26,9 +27,9 @@ class Results:
             self.failures.append(name)
             print(f"FAILED  {name}")
             lines = output.rstrip().splitlines()
-            if len(lines) > OUTPUT_LINES_MAX:
-                print(f"        ... {len(lines) - OUTPUT_LINES_MAX} lines left out")
-                lines = lines[-OUTPUT_LINES_MAX:]
+            if len(lines) > OUTPUT_HEAD + OUTPUT_TAIL:
+                left_out = len(lines) - OUTPUT_HEAD - OUTPUT_TAIL
+                lines[OUTPUT_HEAD:-OUTPUT_TAIL] = [f"... {left_out} lines left out"]
             for line in lines:
                 print("        " + line)
             sys.stdout.flush()
