@@ -14,9 +14,10 @@
 #define H1_HEAD_MAX 65536   /* bytes of a head, with the empty line: room for large cookies */
 #define H1_TARGET_MAX 16384 /* bytes of a request target; beyond: H1_TARGET_TOO_LONG */
 #define H1_METHOD_MAX 24
-#define H1_CHUNK_LINE_MAX 256 /* bytes of a chunk-size line with its extensions */
-#define H1_TRAILERS_MAX 8192  /* bytes of a trailer section */
-#define H1_EMPTY_LINES_MAX 4  /* CRLF before a request line that are skipped (RFC 9112 2.2) */
+#define H1_CHUNK_LINE_MAX 256   /* bytes of a chunk-size line with its extensions */
+#define H1_EXTENSIONS_MAX 16384 /* bytes of all chunk extensions of a body: nobody needs any */
+#define H1_TRAILERS_MAX 8192    /* bytes of a trailer section */
+#define H1_EMPTY_LINES_MAX 4    /* CRLF before a request line that are skipped (RFC 9112 2.2) */
 
 /* Why a message was not accepted. Text for 400 bodies, log and audit. */
 #define H1_ERROR_TABLE(X)                                                      \
@@ -43,7 +44,7 @@
 	X(LENGTH_AND_CODING, "Content-Length together with Transfer-Encoding") \
 	X(CODING, "Transfer-Encoding is not exactly chunked")                  \
 	X(CODING_1_0, "Transfer-Encoding in an HTTP/1.0 message")              \
-	X(UPGRADE_WITH_CONTENT, "an upgrade request with content")             \
+	X(UPGRADE_WITH_CONTENT, "an upgrade or CONNECT request with content")  \
 	X(CHUNK_SIZE, "a chunk size is malformed or too large")                \
 	X(CHUNK_EXTENSION, "a chunk extension is malformed or too long")       \
 	X(CHUNK_END, "chunk content is not followed by CRLF")                  \
@@ -103,9 +104,12 @@ struct h1_body {
 	uint8_t state;
 	uint64_t left; /* of the length, or of the chunk */
 	enum h1_error error;
-	struct strbuf line;     /* a size line or the trailer section in parts */
+	struct strbuf line;     /* a trailer line that came in parts */
 	struct strbuf trailers; /* complete `name: value CRLF` lines, checked and without folds */
+	uint32_t line_len;      /* of the size line so far */
 	uint32_t extension_bytes;
+	uint32_t trailer_bytes;
+	uint32_t n_trailers;
 };
 
 void h1_body_init(struct h1_body *b, enum h1_framing framing, uint64_t length);
