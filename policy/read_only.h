@@ -14,7 +14,7 @@ enum write_match { WRITE_NO, WRITE_WILDCARD, WRITE_EXACT };
  * literal is an exact entry. IDN becomes A-labels. Empty list: fine, nothing may be written. */
 CHECKED int write_hosts_decode(struct slice list, struct write_hosts **out, struct errmsg *msg);
 void write_hosts_free(struct write_hosts *w);
-/* name: normal form, or an address in canonical text. */
+/* name: normal form, or an address in canonical text. `x` is an exact match of `.x`. */
 enum write_match write_hosts_match(const struct write_hosts *w, struct slice name);
 size_t write_hosts_count(const struct write_hosts *w);
 /* The entries in normal form, for `--check` and start-up warnings: "a.b", "*.b", ".b". i < count.
@@ -48,7 +48,8 @@ bool read_only_is_override(struct slice field_name);
  *     unless as below;
  *   private class and policy_addr_rule_allows(): a literal address, or a name under priv.
  * WRITE_HOST or WRITE_PRIVATE if so; METHOD_NOT_READ or REBINDING_WRITE if not. name is empty for a
- * literal address; then the literal is looked up among the write hosts as text. */
+ * literal address; then the literal is looked up among the write hosts as text. `a` may be NULL for
+ * a name for which read_only_needs_address() is false. */
 enum reason read_only_write_check(const struct write_hosts *w, const struct policy *p,
 	const struct private_names *priv, struct slice name, const struct netaddr *a,
 	uint16_t port);

@@ -1,0 +1,119 @@
+/* The snapshot: owns the rules and the two indexes made from them. Nothing in it changes after
+ * policy_new, so whoever holds a reference may keep slices and indexes of it. */
+#include "policy/policy.h"
+
+#include <stdlib.h>
+
+#include "base/arena.h"
+#include "base/strbuf.h"
+#include "policy/policy_int.h"
+
+static uint64_t *policy_ports_new(const struct rule *rules, size_t n)
+{
+	uint64_t *words = NULL;
+
+	for (size_t i = 0; i < n; i++) {
+		if (!rules[i].allow || rules[i].n_ports == 0)
+			continue;
+		if (!words)
+			words = xcalloc(POLICY_PORT_WORDS, sizeof(*words));
+		for (size_t k = 0; k < rules[i].n_ports; k++)
+			words[rules[i].ports[k] / 64] |= UINT64_C(1) << rules[i].ports[k] % 64;
+	}
+	return words;
+}
+
+struct policy *policy_new(bool default_allow, struct rule *rules, size_t n)
+{
+	struct policy *p = xcalloc(1, sizeof(*p));
+
+	REQUIRE(n < INT32_MAX);
+	p->refs = 1;
+	p->default_allow = default_allow;
+	p->n = n;
+	p->rules = rules;
+	p->names = domain_index_new(rules, n);
+	p->addrs = addr_index_new(rules, n);
+	p->ports = policy_ports_new(rules, n);
+	return p;
+}
+
+struct policy *policy_ref(struct policy *p)
+{
+	p->refs++;
+	return p;
+}
+
+void policy_unref(struct policy *p)
+{
+	if (!p || --p->refs > 0)
+		return;
+	domain_index_free(p->names);
+	addr_index_free(p->addrs);
+	for (size_t i = 0; i < p->n; i++)
+		rule_fini(&p->rules[i]);
+	free(p->rules);
+	free(p->ports);
+	free(p);
+}
+
+size_t policy_n_rules(const struct policy *p)
+{
+	return p->n;
+}
+
+bool policy_default_allow(const struct policy *p)
+{
+	return p->default_allow;
+}
+
+const struct rule *policy_rule(const struct policy *p, size_t index)
+{
+	REQUIRE(index < p->n);
+	return &p->rules[index];
+}
+
+bool policy_names_port(const struct policy *p, uint16_t port)
+{
+	return p->ports && (p->ports[port / 64] >> port % 64 & 1) != 0;
+}
+
+/* Ports as far as they fit; what is left out shows as dots. */
+static void policy_ports_text(struct strbuf *b, const struct rule *r)
+{
+	static const size_t tail = sizeof(",65535,...");
+
+	for (size_t i = 0; i < r->n_ports; i++) {
+		if (b->max - b->len < tail) {
+			strbuf_str(b, ",...");
+			return;
+		}
+		strbuf_str(b, i == 0 ? " ports " : ",");
+		strbuf_u64(b, r->ports[i]);
+	}
+}
+
+size_t policy_rule_text(const struct policy *p, int32_t rule, char buf[RULE_TEXT_MAX])
+{
+	/* Room for the number, the action and some ports: IDN can be longer than its A-labels. */
+	static const size_t written_max = RULE_TEXT_MAX - 60;
+	const struct rule *r;
+	struct strbuf b;
+	size_t len;
+
+	strbuf_init(&b, RULE_TEXT_MAX - 1);
+	if (rule == POLICY_DEFAULT_RULE) {
+		strbuf_printf(&b, "default action: %s", p->default_allow ? "allow" : "deny");
+	} else {
+		r = policy_rule(p, (size_t)rule);
+		strbuf_printf(&b, "rule %d: %s", rule + 1, r->allow ? "allow" : "deny");
+		if (r->kind != RULE_ANY)
+			strbuf_printf(&b, " %.*s",
+				SLICE_FMT(rule_text_cut(slice_str(r->written), written_max)));
+		policy_ports_text(&b, r);
+	}
+	len = b.len;
+	memcpy(buf, strbuf_cstr(&b), len + 1);
+	strbuf_fini(&b);
+	return len;
+}
