@@ -89,18 +89,25 @@ class Build:
                 cmd.insert(2, "--wipe")
             code, text = call(cmd, cwd=self.source, env=clean_env(CC=self.cc))
         if code != 0:
-            raise BuildError(text)
+            faults = [x for x in text.splitlines() if "ERROR" in x]
+            raise BuildError("\n".join(faults) or text)
         stamp.write_text(want)
 
     def ninja(self, targets=()):
         code, text = call(["ninja", "-C", self.dir, "-j", str(JOBS), "-k", "0", *targets])
         if code != 0:
-            raise BuildError(text)
+            # The command lines of the compiler are long and say nothing new.
+            raise BuildError("\n".join(x for x in text.splitlines() if f"{self.cc} -I" not in x))
 
     def tests(self):
         """Meson's tests by name."""
         with open(self.dir / "meson-info" / "intro-tests.json") as f:
             return {t["name"]: t for t in json.load(f)}
+
+    def targets(self):
+        """Names of meson's targets."""
+        with open(self.dir / "meson-info" / "intro-targets.json") as f:
+            return [t["name"] for t in json.load(f)]
 
     def target(self, test):
         return os.path.relpath(test["cmd"][0], self.dir)
