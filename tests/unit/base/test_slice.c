@@ -106,7 +106,7 @@ static void test_cut_walks_every_part(void **state)
 	static const struct {
 		const char *text;
 		size_t n;
-		const char *parts[4];
+		char parts[4][4];
 	} rows[] = {
 		{"", 1, {""}},
 		{"a", 1, {"a"}},
