@@ -10,11 +10,12 @@
 
 #define CA_DAYS 3650
 #define CA_BLOB_MAX 4096 /* bytes of ca_encode */
+#define CA_KEY_ID_MAX 64 /* a CA given by PEM may have a longer one than the usual 20 bytes */
 
 struct ca {
 	X509 *cert;
 	EVP_PKEY *key;
-	uint8_t key_id[20]; /* SKI, and AKI of its leaves */
+	uint8_t key_id[CA_KEY_ID_MAX]; /* SKI, and AKI of its leaves */
 	size_t key_id_len;
 };
 

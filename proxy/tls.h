@@ -16,6 +16,7 @@ struct tls;
  * that names the path. insecure: origins are not verified (setting ..._SSL_INSECURE). */
 CHECKED int tls_new(const struct ca *ca, const char *trust, bool insecure, struct tls **out,
 	struct errmsg *msg);
+/* After every SSL made from it. */
 void tls_free(struct tls *t);
 struct leaf_cache *tls_leaves(struct tls *t);
 
