@@ -30,13 +30,14 @@ void audit_start(struct audit *a, struct event_base *base);
 void audit_close(struct audit *a);
 
 /* Takes a slot and fills it. NULL when none is free or the slowest sink is a ring behind: the
- * caller waits (audit_wait) or answers 503. Nothing upstream before this returned a slot. */
+ * caller answers 503 or tries again later. Nothing upstream before this returned a slot. */
 CHECKED struct audit_slot *audit_begin(struct audit *a, const struct audit_event *e);
 /* The decision's id, AUDIT_ID_LEN characters with a NUL. Valid until audit_end. */
 const char *audit_slot_id(const struct audit_slot *s);
-/* Changes what a crash line would say (address, reason, bytes so far). Cheap. */
+/* Changes what a crash line would say (address, reason, bytes so far). Cheap. Here and below the
+ * event is the whole of it: what it leaves out is not known. */
 void audit_update(struct audit *a, struct audit_slot *s, const struct audit_event *e);
-/* Also writes a line with verdict `open` for one that runs long. */
+/* Also writes a line with verdict `open` for one that runs long; left out when room is short. */
 void audit_still_open(struct audit *a, struct audit_slot *s, const struct audit_event *e);
 /* Turns the slot into the line. Never fails: room for it was set aside by audit_begin. */
 void audit_end(struct audit *a, struct audit_slot *s, const struct audit_event *e);
@@ -46,7 +47,8 @@ void audit_end(struct audit *a, struct audit_slot *s, const struct audit_event *
  * uid). id: receives the decision's id, may be NULL. */
 void audit_note(struct audit *a, const struct audit_event *e, char id[AUDIT_ID_LEN + 1]);
 
-/* A new file instead of the old one, which is closed (after rotation). */
+/* A new file instead of the old one, which is closed (after rotation). Files given to the trail are
+ * its own; audit_close closes the last one. */
 void audit_set_file(struct audit *a, int fd);
 /* Asks for rotation when the file passes max_bytes: cb runs from the loop. */
 void audit_on_rotate(struct audit *a, uint64_t max_bytes, void (*cb)(void *arg), void *arg);
