@@ -1,4 +1,4 @@
-/* The operator's log: one line an event, `level module: what: detail`, to stdout by default.
+/* The operator's log: one line an event, `time level who module: what: detail`.
  *
  * Lossy: it never blocks the caller for long and never fails it. Text from outside is escaped
  * (control bytes, non-ASCII and backslash as \xNN). Never holds a key, a substituted part or
@@ -26,8 +26,8 @@ void log_line(enum log_level level, const char *module, const char *fmt, ...) PR
 			log_line(LOG_LEVEL_DEBUG, module, __VA_ARGS__); \
 	} while (0)
 
-/* Allows `burst` lines, then one each `every_ms`; the next one that passes says how many were left
- * out. One static struct for each call site. */
+/* Allows `burst` lines, then one each `every_ms`; quiet times refill the burst. The next one that
+ * passes says how many were left out. One static struct for each call site. */
 struct log_rate {
 	uint32_t burst;
 	uint32_t every_ms;

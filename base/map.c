@@ -235,8 +235,7 @@ void map_put(struct map *m, struct slice key, void *value)
 
 		e->value = value;
 		map_touch(m, e);
-		if (before != value)
-			map_drop(m, before);
+		map_drop(m, before);
 		return;
 	}
 	/* The copy comes first: key may lie inside the value that is evicted. */

@@ -13,7 +13,8 @@ void map_free(struct map *m);
 
 /* The value, now the most recently used; or NULL. */
 void *map_find(struct map *m, struct slice key);
-/* value must not be NULL. Replaces. */
+/* value must not be NULL. Replaces, and drops what was there even if it is the same
+ * pointer: each put hands one reference over. */
 void map_put(struct map *m, struct slice key, void *value);
 /* False if there was none. */
 bool map_remove(struct map *m, struct slice key);

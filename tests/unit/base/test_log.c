@@ -134,13 +134,23 @@ static void test_full_pipe_drops_the_line_and_does_not_block(void **state)
 	assert_int_equal(size, 4096);
 	memset(page, 'x', sizeof(page));
 	assert_int_equal(write(f->ends[1], page, sizeof(page)), sizeof(page));
-	errno = ENOTTY;
 	log_info("m", "lost");
-	assert_int_equal(errno, ENOTTY);
 	assert_int_equal(read(f->ends[0], page, sizeof(page)), sizeof(page));
 	assert_string_equal(fixture_read(f), "");
 	log_info("m", "written");
 	assert_string_equal(fixture_read(f), WHEN " info egress[worker] m: written\n");
+}
+
+static void test_failed_write_leaves_errno_alone(void **state)
+{
+	int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
+
+	assert_true(fd >= 0);
+	log_setup(LOG_LEVEL_INFO, fd, "egress");
+	errno = ENOTTY;
+	log_info("m", "lost");
+	assert_int_equal(errno, ENOTTY);
+	(void)close(fd);
 }
 
 static void test_closed_reader_does_not_end_the_process(void **state)
@@ -168,7 +178,10 @@ static void test_rate_allows_a_burst_then_one_each_interval(void **state)
 		{1100, true, 2},
 		{1101, false, 0},
 		{1199, false, 0},
-		{1200, true, 2},
+		/* A late line does not move those after it. */
+		{1250, true, 2},
+		{1299, false, 0},
+		{1300, true, 1},
 		/* Quiet for long: the burst is there again, and no more than that. */
 		{9000, true, 0},
 		{9000, true, 0},
@@ -208,6 +221,8 @@ int main(void)
 			test_long_line_is_cut_and_still_one_line, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_full_pipe_drops_the_line_and_does_not_block, setup, teardown),
+		cmocka_unit_test_setup_teardown(
+			test_failed_write_leaves_errno_alone, setup, teardown),
 		cmocka_unit_test_setup_teardown(
 			test_closed_reader_does_not_end_the_process, setup, teardown),
 		cmocka_unit_test(test_rate_allows_a_burst_then_one_each_interval),
