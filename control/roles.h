@@ -71,7 +71,7 @@ void roles_fini(struct roles *r);
 /* Moves each descriptor of `from` that is there into r; the one it replaces is closed. */
 void roles_update(struct roles *r, struct roles *from);
 
-/* The pair: fds[0] for the supervisor (close-on-exec, non-blocking), fds[1] for the worker. */
+/* The pair, close-on-exec and blocking: fds[0] for the supervisor, fds[1] for the worker. */
 CHECKED int control_pair(int fds[2]);
 /* Sends one message; r may be NULL. The descriptors stay the caller's. -EAGAIN on a full socket. */
 CHECKED int control_send(int fd, enum control_type type, const struct roles *r);

@@ -58,6 +58,7 @@ struct settings_source {
 	int policy_fd; /* OPENSANDBOX_EGRESS_POLICY_FILE */
 	int resolv_conf_fd;
 	char *const *environ;
+	bool quiet; /* no warnings: the supervisor has given them already (worker) */
 };
 
 /* Environment over YAML over defaults. On failure *out is NULL and the message names the source
@@ -75,3 +76,5 @@ const char *settings_policy_path(char *const *environ);
 void settings_print(const struct settings *s, struct strbuf *out);
 /* A table row for each setting: YAML key, environment name, default, meaning (docs, `--help`). */
 void settings_print_table(struct strbuf *out);
+/* The same for `--help`: names, default and meaning, wrapped for a terminal. */
+void settings_print_help(struct strbuf *out);

@@ -1,0 +1,89 @@
+/* The policy of the start: the policy file if it is there and valid, else the variable, else YAML,
+ * else deny all (design 2). Before it: settings.c has collected the texts. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "control/settings_int.h"
+#include "policy/policy_json.h"
+
+/* True if *policy came from the file. A file that cannot be used is a warning only: an upgrade of
+ * the sidecar must not fail on what an older one has saved, and what counts instead is stricter or
+ * what the operator wrote. */
+static bool settings_policy_file(struct settings_run *run, const char *path)
+{
+	struct errmsg why = {""};
+	struct strbuf text;
+	bool found = false;
+	int ret;
+
+	strbuf_init(&text, POLICY_DOC_MAX);
+	if (lseek(run->src->policy_fd, 0, SEEK_SET) < 0)
+		ret = -1;
+	else
+		ret = strbuf_read_fd(&text, run->src->policy_fd);
+	if (ret < 0)
+		(void)errmsg_set(&why, ret, "%s", err_text(ret));
+	else if (slice_strip(strbuf_slice(&text)).len == 0)
+		(void)errmsg_set(&why, E_VALUE, "empty");
+	else
+		found = policy_json_decode(strbuf_slice(&text), 0, &run->s->policy, &why) == 0;
+	if (!found)
+		settings_warn(run, "%s: %s: expected a policy document; the file is left out", path,
+			why.text);
+	strbuf_fini(&text);
+	return found;
+}
+
+/* `egress[3]: ...` of the policy reader becomes the line of that item. */
+static unsigned settings_policy_line(const struct settings_run *run, const char *why)
+{
+	static const struct slice egress = {"egress[", 7};
+	struct slice rest = slice_str(why);
+	const json_t *array;
+	struct slice number;
+	uint64_t index;
+
+	array = json_object_get(run->v[SETTING_POLICY].tree, "egress");
+	if (!array || !slice_starts(rest, egress))
+		return 0;
+	rest = slice_from(rest, egress.len);
+	number = slice_cut(&rest, ']');
+	if (!slice_to_u64(number, &index))
+		return 0;
+	return settings_yaml_item_line(run->yaml, array, index);
+}
+
+static int settings_policy_yaml(struct settings_run *run)
+{
+	const struct setting_value *v = &run->v[SETTING_POLICY];
+	struct errmsg why = {""};
+	unsigned line;
+	int ret;
+
+	ret = policy_json_decode_tree(v->tree, 0, &run->s->policy, &why);
+	if (ret == 0)
+		return 0;
+	line = settings_policy_line(run, why.text);
+	if (line > 0)
+		return errmsg_set(
+			run->msg, ret, "%s:%u: policy: %s", run->src->config_path, line, why.text);
+	return errmsg_set(run->msg, ret, "%s: policy: %s", v->source, why.text);
+}
+
+int settings_policy_load(struct settings_run *run)
+{
+	const struct setting_value *v = &run->v[SETTING_POLICY];
+	int ret;
+
+	if (run->src->policy_fd >= 0 && run->s->policy_file &&
+		settings_policy_file(run, run->s->policy_file))
+		return 0;
+	if (v->tree)
+		return settings_policy_yaml(run);
+	if (!v->set)
+		settings_warn(run, "policy: not set: everything is denied");
+	ret = policy_json_decode(slice_str(v->set ? v->text : ""), 0, &run->s->policy, run->msg);
+	if (ret < 0)
+		return errmsg_prefix(run->msg, ret, "%s", v->source);
+	return 0;
+}

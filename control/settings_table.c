@@ -1,0 +1,262 @@
+/* The rows of the settings, found by name. Nothing here knows a value. Used by settings.c and
+ * settings_env.c, and by main.c for --help. */
+#include <stdlib.h>
+
+#include "base/arena.h"
+#include "control/settings_int.h"
+
+#define NAME_MAX_LEN 96 /* longer names are nearest to nothing in particular */
+
+static const struct setting_row setting_rows[SETTING_MAX] = {
+#define X(id, kind, key, env, def, meaning) [SETTING_##id] = {kind, key, env, def, meaning},
+	SETTINGS_TABLE(X)
+#undef X
+};
+
+#define UP "OPENSANDBOX_EGRESS_"
+
+static const struct setting_other_row setting_others[] = {
+	{OTHER_NO_EFFECT, NULL, UP "HTTP_ADDR"},
+	{OTHER_NO_EFFECT, NULL, UP "TOKEN"},
+	{OTHER_NO_EFFECT, NULL, UP "DENY_WEBHOOK"},
+	{OTHER_NO_EFFECT, NULL, UP "DNS_UPSTREAM_PROBE"},
+	{OTHER_NO_EFFECT, NULL, UP "DNS_UPSTREAM_PROBE_INTERVAL_SEC"},
+	{OTHER_NO_EFFECT, NULL, UP "NAMESERVER_EXEMPT"},
+	{OTHER_NO_EFFECT, NULL, UP "BLOCK_DOH_443"},
+	{OTHER_NO_EFFECT, NULL, UP "DOH_BLOCKLIST"},
+	{OTHER_NO_EFFECT, NULL, UP "REDIRECT_BACKEND"},
+	{OTHER_NO_EFFECT, NULL, UP "MITMPROXY_TRANSPARENT"},
+	{OTHER_NO_EFFECT, NULL, UP "MITMPROXY_UPSTREAM_EXTRA_CA"},
+	{OTHER_NO_EFFECT, NULL, UP "MITMPROXY_PASSTHROUGH_HOSTS"},
+	{OTHER_NO_EFFECT, NULL, UP "MITMPROXY_SHADOW"},
+	{OTHER_NO_EFFECT, NULL, UP "CREDENTIAL_VAULT_REQUIRE_TLS"},
+	{OTHER_NO_EFFECT, NULL, UP "CREDENTIAL_VAULT_TRUSTED_PROXY_CIDRS"},
+	{OTHER_NO_EFFECT, NULL, UP "CREDENTIAL_VAULT_REQUIRE_SCOPED_MATCH"},
+	{OTHER_NO_EFFECT, NULL, UP "CREDENTIAL_VAULT_REDACT_RESPONSE_BODY"},
+	{OTHER_NO_EFFECT, NULL, UP "EXPERIMENTAL_REVISION_RUNTIME"},
+	{OTHER_NO_EFFECT, NULL, UP "REVISION_TLS_CAPACITY"},
+	{OTHER_NO_EFFECT, NULL, UP "REVISION_REQUEST_CAPACITY"},
+	{OTHER_NO_EFFECT, NULL, UP "REVISION_DRAIN_TIMEOUT_SECONDS"},
+	{OTHER_NO_EFFECT, NULL, UP "METRICS_EXTRA_ATTRS"},
+	{OTHER_NO_EFFECT, NULL, UP "PENDING_PUSH_TTL"},
+	{OTHER_NO_EFFECT, NULL, "OPENSANDBOX_LOG_OUTPUT"},
+	{OTHER_NO_EFFECT, NULL, "OPENSANDBOX_CREDENTIAL_PROXY_SOCKET"},
+	{OTHER_REFUSED, NULL, UP "MITMPROXY_SCRIPT"},
+	{OTHER_REFUSED, NULL, UP "UPSTREAM_PROXY"},
+	{OTHER_REFUSED, NULL, UP "UPSTREAM_PROXY_AUTH"},
+	{OTHER_REFUSED, NULL, UP "PROFILE"},
+	{OTHER_UNSUPPORTED, "vault", "EGRESS_VAULT_FILE"},
+	{OTHER_UNSUPPORTED, "policy_ceiling", "EGRESS_POLICY_CEILING_FILE"},
+	{OTHER_UNSUPPORTED, "inbound_ports", "EGRESS_INBOUND_PORTS"},
+	{OTHER_UNSUPPORTED, "lifecycle", "OPENSANDBOX_URL"},
+	{OTHER_UNSUPPORTED, NULL, "OPENSANDBOX_API_KEY_FILE"},
+	{OTHER_UNSUPPORTED, "unbound_writes", "EGRESS_UNBOUND_WRITES"},
+	{OTHER_UNSUPPORTED, NULL, "EGRESS_REQUIRE_PASS"},
+	{OTHER_UNSUPPORTED, NULL, "EGRESS_REQUIRE_RAW_GUARD"},
+	{OTHER_UNSUPPORTED, NULL, "EGRESS_REQUIRE_LOCKED_MEMORY"},
+};
+
+const struct setting_row *setting_row(enum setting_id id)
+{
+	return &setting_rows[id];
+}
+
+const struct setting_other_row *setting_other_row(size_t i)
+{
+	return i < ARRAY_LEN(setting_others) ? &setting_others[i] : NULL;
+}
+
+int setting_find_env(struct slice name)
+{
+	int id;
+
+	for (id = 0; id < SETTING_MAX; id++) {
+		if (slice_eq(name, slice_str(setting_rows[id].env)))
+			return id;
+	}
+	return -1;
+}
+
+int setting_find_key(const char *key)
+{
+	int id;
+
+	for (id = 0; id < SETTING_MAX; id++) {
+		if (setting_rows[id].key && strcmp(key, setting_rows[id].key) == 0)
+			return id;
+	}
+	return -1;
+}
+
+const struct setting_other_row *setting_find_other_env(struct slice name)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_LEN(setting_others); i++) {
+		if (slice_eq(name, slice_str(setting_others[i].env)))
+			return &setting_others[i];
+	}
+	return NULL;
+}
+
+const struct setting_other_row *setting_find_other_key(const char *key)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_LEN(setting_others); i++) {
+		if (setting_others[i].key && strcmp(key, setting_others[i].key) == 0)
+			return &setting_others[i];
+	}
+	return NULL;
+}
+
+/* Levenshtein's distance with one row kept. */
+static unsigned setting_distance(struct slice a, struct slice b)
+{
+	unsigned row[NAME_MAX_LEN + 1];
+	unsigned corner;
+	unsigned above;
+	unsigned best;
+	size_t i;
+	size_t j;
+
+	a = slice_first(a, NAME_MAX_LEN);
+	b = slice_first(b, NAME_MAX_LEN);
+	for (j = 0; j <= b.len; j++)
+		row[j] = (unsigned)j;
+	for (i = 1; i <= a.len; i++) {
+		corner = row[0];
+		row[0] = (unsigned)i;
+		for (j = 1; j <= b.len; j++) {
+			above = row[j];
+			best = corner + (ascii_lower(a.p[i - 1]) != ascii_lower(b.p[j - 1]));
+			if (above + 1 < best)
+				best = above + 1;
+			if (row[j - 1] + 1 < best)
+				best = row[j - 1] + 1;
+			row[j] = best;
+			corner = above;
+		}
+	}
+	return row[b.len];
+}
+
+static void setting_nearer(
+	struct slice name, const char *candidate, unsigned *least, const char **nearest)
+{
+	unsigned d;
+
+	if (!candidate)
+		return;
+	d = setting_distance(name, slice_str(candidate));
+	if (d < *least) {
+		*least = d;
+		*nearest = candidate;
+	}
+}
+
+const char *setting_nearest_env(struct slice name)
+{
+	const char *nearest = setting_rows[0].env;
+	unsigned least = UINT32_MAX;
+	size_t i;
+
+	for (i = 0; i < SETTING_MAX; i++)
+		setting_nearer(name, setting_rows[i].env, &least, &nearest);
+	for (i = 0; i < ARRAY_LEN(setting_others); i++)
+		setting_nearer(name, setting_others[i].env, &least, &nearest);
+	return nearest;
+}
+
+const char *setting_nearest_key(const char *key)
+{
+	const char *nearest = setting_rows[0].key;
+	unsigned least = UINT32_MAX;
+	size_t i;
+
+	for (i = 0; i < SETTING_MAX; i++)
+		setting_nearer(slice_str(key), setting_rows[i].key, &least, &nearest);
+	return nearest;
+}
+
+static const char *setting_other_text(enum setting_other what)
+{
+	switch (what) {
+	case OTHER_NO_EFFECT:
+		return "accepted with a warning: no effect in mode `proxy`";
+	case OTHER_REFUSED:
+		return "refused when set: ignoring it would weaken what was asked for";
+	case OTHER_UNSUPPORTED:
+		return "refused when set: not in this version";
+	}
+	return "";
+}
+
+/* `name`, or a dash for a name that is not there. */
+static void setting_print_name(struct strbuf *out, const char *name)
+{
+	if (name)
+		strbuf_printf(out, "`%s`", name);
+	else
+		strbuf_str(out, "-");
+}
+
+void settings_print_table(struct strbuf *out)
+{
+	size_t i;
+
+	strbuf_str(out, "| YAML | environment | default | meaning |\n| --- | --- | --- | --- |\n");
+	for (i = 0; i < SETTING_MAX; i++) {
+		strbuf_str(out, "| ");
+		setting_print_name(out, setting_rows[i].key);
+		strbuf_printf(out, " | `%s` | %s | %s |\n", setting_rows[i].env,
+			setting_rows[i].def, setting_rows[i].meaning);
+	}
+	for (i = 0; i < ARRAY_LEN(setting_others); i++) {
+		strbuf_str(out, "| ");
+		setting_print_name(out, setting_others[i].key);
+		strbuf_printf(out, " | `%s` | - | %s |\n", setting_others[i].env,
+			setting_other_text(setting_others[i].what));
+	}
+}
+
+/* Words of text, wrapped and indented; backquotes are for Markdown and stay out. */
+static void setting_print_wrapped(struct strbuf *out, const char *text)
+{
+	struct slice rest = slice_str(text);
+	size_t column = 0;
+	struct slice word;
+	size_t i;
+
+	while (rest.p) {
+		word = slice_cut(&rest, ' ');
+		if (column == 0 || column + 1 + word.len > 76) {
+			strbuf_str(out, column == 0 ? "            " : "\n            ");
+			column = 12;
+		} else {
+			strbuf_char(out, ' ');
+			column++;
+		}
+		for (i = 0; i < word.len; i++) {
+			if (word.p[i] != '`')
+				strbuf_char(out, word.p[i]);
+		}
+		column += word.len;
+	}
+	strbuf_char(out, '\n');
+}
+
+void settings_print_help(struct strbuf *out)
+{
+	size_t i;
+
+	for (i = 0; i < SETTING_MAX; i++) {
+		if (setting_rows[i].key)
+			strbuf_printf(out, "      %s, ", setting_rows[i].key);
+		else
+			strbuf_str(out, "      ");
+		strbuf_printf(out, "%s\n            default: ", setting_rows[i].env);
+		strbuf_printf(out, "%s\n", setting_rows[i].def);
+		setting_print_wrapped(out, setting_rows[i].meaning);
+	}
+}
