@@ -85,6 +85,8 @@ def run_script(path, build, cases=(), prefix=(), seconds=SCRIPT_SECONDS_MAX):
     keep = [f"{k}={v}" for k, v in env.items()] if prefix and prefix[0] == "sudo" else []
     cmd = [*prefix, *(["env", *keep] if keep else []), str(path), *cases]
     code, text = call(cmd, env=env, timeout=seconds)
+    if keep:  # what root left there must be readable and removable
+        call(["sudo", "-n", "chown", "-R", str(os.geteuid()), tmp])
     for line in text.splitlines():
         m = LINE.match(line)
         if m:
