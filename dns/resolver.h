@@ -31,6 +31,7 @@ typedef void (*resolve_cb)(const struct resolve_answer *answer, void *arg);
 /* servers: see upstreams.h, borrowed for the call. timeout_ms: for each server. */
 CHECKED int resolver_new(struct event_base *base, const struct upstreams *servers,
 	uint32_t timeout_ms, struct resolver **out, struct errmsg *msg);
+/* Open handles end with it; their callbacks do not run. Allowed in a callback. */
 void resolver_free(struct resolver *r);
 /* Static names in the form of /etc/hosts, replacing the ones before; mode `proxy` only. */
 void resolver_set_hosts(struct resolver *r, struct slice text);

@@ -1,0 +1,263 @@
+/* How questions reach the resolvers: fail-over, TCP, EDNS, source ports, answers that lie. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <event2/event.h>
+
+#include "base/strbuf.h"
+#include "dns/upstreams.h"
+#include "tests/unit/dns/fixture.h"
+
+/* Whatever is wrong with the first resolver, the second one answers within the time of one. */
+static void test_second_resolver_answers_when_the_first_fails(void **state)
+{
+	static const struct {
+		enum peer_act act;
+		unsigned max_ms;
+	} rows[] = {
+		{PEER_SERVFAIL, 40},
+		{PEER_REFUSED, 40},
+		{PEER_SILENT, FIXTURE_TIMEOUT_MS},
+		{PEER_GARBAGE, FIXTURE_TIMEOUT_MS},
+		{PEER_WRONG_ID, FIXTURE_TIMEOUT_MS},
+		{PEER_WRONG_QUESTION, FIXTURE_TIMEOUT_MS},
+	};
+	struct fixture *f = *state;
+	struct peer_row bad = {.name = "*", .addrs = "9.9.9.9 9::9", .ttl = 60};
+	uint64_t begin;
+	size_t i;
+
+	for (i = 0; i < ARRAY_LEN(rows); i++) {
+		bad.act = rows[i].act;
+		peer_script(&f->first, &bad, 1);
+		peer_script(&f->second, fixture_both, 1);
+		set_now(f, f->now_ms + 100000);
+		begin = real_ms();
+		check_lookup(f, "a.test", 0, "2::1 1.0.0.1 1.0.0.2");
+		assert_true(real_ms() - begin <= rows[i].max_ms);
+		assert_true(f->first.n_questions >= 2);
+		assert_int_equal(f->second.n_questions, 2);
+	}
+}
+
+/* Takes the first resolver's sockets away, so that its port answers by ICMP and by RST. */
+static void close_first(struct fixture *f)
+{
+	event_del(f->first.on_udp);
+	event_del(f->first.on_tcp);
+	close(f->first.udp);
+	close(f->first.tcp);
+	f->first.udp = -1;
+	f->first.tcp = -1;
+}
+
+static void test_second_resolver_answers_at_once_when_the_first_port_is_closed(void **state)
+{
+	struct fixture *f = *state;
+	uint64_t begin = real_ms();
+
+	close_first(f);
+	peer_script(&f->second, fixture_both, 1);
+	check_lookup(f, "a.test", 0, "2::1 1.0.0.1 1.0.0.2");
+	assert_true(real_ms() - begin <= 40);
+}
+
+static void test_all_resolvers_failing_is_kept_one_second_and_recovers(void **state)
+{
+	static const struct {
+		enum peer_act act;
+		int err;
+	} rows[] = {
+		{PEER_SERVFAIL, E_RESOLVE},
+		{PEER_SILENT, -ETIMEDOUT},
+		{PEER_RDLENGTH_FFFF, E_RESOLVE},
+	};
+	struct fixture *f = *state;
+	struct peer_row bad = {.name = "*"};
+	uint64_t begin;
+	size_t i;
+
+	for (i = 0; i < ARRAY_LEN(rows); i++) {
+		bad.act = rows[i].act;
+		peer_script(&f->first, &bad, 1);
+		peer_script(&f->second, &bad, 1);
+		begin = real_ms();
+		check_lookup(f, "a.test", rows[i].err, "");
+		assert_true(real_ms() - begin <= 2 * FIXTURE_TIMEOUT_MS + 100);
+		check_found(f, "a.test", rows[i].err, "");
+		check_kept_ms(f, "a.test", 1000);
+		peer_script(&f->first, fixture_both, 1);
+		check_lookup(f, "a.test", 0, "2::1 1.0.0.1 1.0.0.2");
+		set_now(f, f->now_ms + 100000);
+	}
+}
+
+static void test_lying_records_end_the_lookup_and_the_next_one_works(void **state)
+{
+	struct fixture *f = *state;
+	struct peer_row bad = {.name = "*"};
+	enum peer_act act;
+	struct waiter w;
+
+	for (act = PEER_RDLENGTH_FFFF; act <= PEER_CNAME_LOOP; act++) {
+		bad.act = act;
+		peer_script(&f->first, &bad, 1);
+		peer_script(&f->second, &bad, 1);
+		w = (struct waiter){.runs = 0};
+		start(f, "bad.test", &w);
+		run_until(f, &w);
+		assert_int_not_equal(w.err, 0);
+		assert_int_equal(w.n, 0);
+		peer_script(&f->first, fixture_both, 1);
+		set_now(f, f->now_ms + 100000);
+		check_lookup(f, "good.test", 0, "2::1 1.0.0.1 1.0.0.2");
+	}
+}
+
+static void test_truncated_answer_comes_by_tcp(void **state)
+{
+	static const struct peer_row row = {
+		.name = "*", .act = PEER_TRUNCATED, .addrs = "1.0.0.1", .ttl = 60};
+	struct fixture *f = *state;
+
+	peer_script(&f->first, &row, 1);
+	check_lookup(f, "a.test", 0, "1.0.0.1");
+	assert_int_equal(f->first.n_tcp, 1);
+	assert_int_equal(f->second.n_questions, 0);
+}
+
+static void test_forty_addresses_come_by_udp_and_thirty_two_are_kept(void **state)
+{
+	struct fixture *f = *state;
+	struct peer_row row = {.name = "*", .ttl = 60};
+	struct strbuf addrs, want;
+	unsigned i;
+
+	strbuf_init(&addrs, 4096);
+	strbuf_init(&want, 4096);
+	for (i = 1; i <= 40; i++) {
+		strbuf_printf(&addrs, "%s1.0.0.%u", i > 1 ? " " : "", i);
+		if (i <= RESOLVER_ADDRS_MAX)
+			strbuf_printf(&want, "%s1.0.0.%u", i > 1 ? " " : "", i);
+	}
+	row.addrs = strbuf_cstr(&addrs);
+	peer_script(&f->first, &row, 1);
+	check_lookup(f, "a.test", 0, strbuf_cstr(&want));
+	assert_int_equal(f->first.n_tcp, 0);
+	assert_int_equal(f->first.n_edns, 1);
+	assert_int_equal(f->first.edns_size, 1232);
+	strbuf_fini(&addrs);
+	strbuf_fini(&want);
+}
+
+static void test_resolver_without_edns_is_asked_again_without(void **state)
+{
+	static const struct peer_row row = {
+		.name = "*", .act = PEER_FORMERR_EDNS, .addrs = "1.0.0.1", .ttl = 60};
+	struct fixture *f = *state;
+
+	peer_script(&f->first, &row, 1);
+	check_lookup(f, "a.test", 0, "1.0.0.1");
+	assert_int_equal(f->first.n_questions, 2);
+	assert_int_equal(f->first.n_edns, 1);
+}
+
+static void test_question_may_come_back_in_another_case(void **state)
+{
+	static const struct peer_row row = {
+		.name = "*", .act = PEER_OTHER_CASE, .addrs = "1.0.0.1", .ttl = 60};
+	struct fixture *f = *state;
+
+	peer_script(&f->first, &row, 1);
+	check_lookup(f, "a.test", 0, "1.0.0.1");
+	assert_int_equal(f->second.n_questions, 0);
+}
+
+static void test_name_is_asked_as_it_is(void **state)
+{
+	static const char *const names[] = {"single", "a.test", "_srv._tcp.a.test", "x.y.z.w.v"};
+	struct fixture *f = *state;
+	size_t i;
+
+	/* What c-ares would take a search list from, if it looked. */
+	setenv("LOCALDOMAIN", "search.test", 1);
+	setenv("RES_OPTIONS", "ndots:9", 1);
+	peer_script(&f->first, fixture_both, 1);
+	for (i = 0; i < ARRAY_LEN(names); i++) {
+		check_lookup(f, names[i], 0, "2::1 1.0.0.1 1.0.0.2");
+		assert_string_equal(f->first.last_name, names[i]);
+	}
+	assert_int_equal(f->first.n_questions, 2 * ARRAY_LEN(names));
+}
+
+static void test_source_ports_change(void **state)
+{
+	static const struct peer_row rows[] = {
+		{.name = "slow.test", .addrs = "1.0.0.1", .ttl = 60, .delay_ms = 10000},
+		{.name = "*", .addrs = "1.0.0.1", .ttl = 60},
+	};
+	struct fixture *f = *state;
+	struct waiter w[200] = {{.runs = 0}};
+	struct waiter slow = {.runs = 0};
+	char name[32];
+	unsigned i;
+
+	/* One after the other: a new port nearly each time, also beside one that hangs. */
+	peer_script(&f->first, rows, ARRAY_LEN(rows));
+	start(f, "slow.test", &slow);
+	for (i = 0; i < 100; i++) {
+		snprintf(name, sizeof(name), "n%u.test", i);
+		check_lookup(f, name, 0, "1.0.0.1");
+	}
+	assert_true(f->first.n_ports >= 90);
+	/* All at once: several ports. */
+	peer_script(&f->first, rows, ARRAY_LEN(rows));
+	for (i = 0; i < ARRAY_LEN(w); i++) {
+		snprintf(name, sizeof(name), "m%u.test", i);
+		start(f, name, &w[i]);
+	}
+	for (i = 0; i < ARRAY_LEN(w); i++)
+		run_until(f, &w[i]);
+	assert_true(f->first.n_ports >= 4);
+}
+
+static void test_resolver_without_servers_is_refused(void **state)
+{
+	struct fixture *f = *state;
+	struct upstreams u = {.n = 0};
+	struct resolver *r = NULL;
+	struct errmsg msg;
+
+	assert_int_equal(resolver_new(f->base, &u, FIXTURE_TIMEOUT_MS, &r, &msg), E_VALUE);
+	assert_null(r);
+	resolver_free(NULL);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
+#define T_V4(name) cmocka_unit_test_setup_teardown(name, fixture_setup_v4, fixture_teardown)
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		T(test_second_resolver_answers_when_the_first_fails),
+		T(test_second_resolver_answers_at_once_when_the_first_port_is_closed),
+		T(test_all_resolvers_failing_is_kept_one_second_and_recovers),
+		T(test_lying_records_end_the_lookup_and_the_next_one_works),
+		T_V4(test_truncated_answer_comes_by_tcp),
+		T_V4(test_forty_addresses_come_by_udp_and_thirty_two_are_kept),
+		T_V4(test_resolver_without_edns_is_asked_again_without),
+		T(test_question_may_come_back_in_another_case),
+		T(test_name_is_asked_as_it_is),
+		T_V4(test_source_ports_change),
+		T(test_resolver_without_servers_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
