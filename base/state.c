@@ -1,8 +1,7 @@
 /* Areas that outlive a worker: memfds made by the supervisor, and two-copy cells inside them.
  *
  * A worker can be killed between any two stores. It is one thread, so the stores that happened are
- * a prefix of the program's order, as long as the compiler keeps that order: hence the release
- * stores. */
+ * a prefix of the program's order, as long as the compiler keeps that order: hence state_store. */
 #include "base/state.h"
 
 #include <errno.h>
@@ -183,13 +182,12 @@ int state_cell_write(void *region, size_t region_len, struct slice doc)
 		gen = c->gen + 1;
 	}
 	c = (void *)((char *)region + (newest == 0 ? size : 0));
-	__atomic_store_n(&c->gen, 0, __ATOMIC_RELEASE);
-	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	state_store(&c->gen, 0);
 	if (doc.len > 0)
 		memcpy(c->bytes, doc.p, doc.len);
 	c->len = doc.len;
 	c->sum = state_sum(gen, doc);
-	__atomic_store_n(&c->gen, gen, __ATOMIC_RELEASE);
+	state_store(&c->gen, gen);
 	return 0;
 }
 

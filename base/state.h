@@ -24,6 +24,14 @@ CHECKED int state_create(const char *name, size_t len, bool secret, int *fd);
  * There is no unmap: an area is mapped until the process ends. */
 CHECKED int state_map(int fd, size_t len, void **ptr);
 
+/* One store to an area: whoever maps it after a kill sees it only with all that was written before,
+ * and never what was written after it without it. Enough for one thread at a time. */
+static inline void state_store(uint64_t *p, uint64_t v)
+{
+	__atomic_store_n(p, v, __ATOMIC_RELEASE);
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
+}
+
 /* Bytes of a region that can hold documents of up to doc_max bytes. */
 size_t state_cell_size(size_t doc_max);
 
