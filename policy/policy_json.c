@@ -142,7 +142,7 @@ static int policy_json_rule(const json_t *value, size_t index, struct rule *out,
 	struct rule_source src = {.where = where, .ports = ports};
 	int ret;
 
-	snprintf(where, sizeof(where), "egress[%zu]: ", index);
+	(void)snprintf(where, sizeof(where), "egress[%zu]: ", index);
 	if (json_is_object(value))
 		policy_json_fields_read(value, &f);
 	else if (!json_is_null(value))

@@ -1,4 +1,5 @@
 /* The list of hosts that may be written to, compiled; read_only asks it. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/arena.h"
@@ -32,12 +33,10 @@ static struct slice write_entry_name(const char *entry)
 
 static char *write_entry_join(const char *prefix, const char *name)
 {
-	size_t prefix_len = strlen(prefix);
-	size_t name_len = strlen(name);
-	char *entry = xmalloc(prefix_len + name_len + 1);
+	size_t size = strlen(prefix) + strlen(name) + 1;
+	char *entry = xmalloc(size);
 
-	memcpy(entry, prefix, prefix_len);
-	memcpy(entry + prefix_len, name, name_len + 1);
+	(void)snprintf(entry, size, "%s%s", prefix, name);
 	return entry;
 }
 
