@@ -2,11 +2,11 @@
 #pragma once
 
 /* clang-format off: cmocka needs these first and in this order */
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <cmocka.h>
 /* clang-format on */
 
 #include <stdio.h>

@@ -33,9 +33,9 @@ static struct addr_hit oracle_find(
 	struct addr_hit hit = {RULE_NONE, RULE_NONE, RULE_NONE};
 
 	for (size_t i = 0; i < n; i++) {
-		int32_t *first = !rules[i].allow	    ? &hit.deny
-				 : rules[i].kind == RULE_ANY ? &hit.allow_any
-							     : &hit.allow;
+		int32_t *first = !rules[i].allow    ? &hit.deny
+			: rules[i].kind == RULE_ANY ? &hit.allow_any
+						    : &hit.allow;
 
 		if (*first == RULE_NONE && oracle_matches(&rules[i], a, port))
 			*first = (int32_t)i;
@@ -52,8 +52,8 @@ static void assert_hit_equal(struct addr_hit got, struct addr_hit want)
 
 static void test_deny_inside_allow_wins_in_both_orders(void **state)
 {
-	static const char *const orders[] = {"deny 11.22.0.66; allow 11.22.0.0/24",
-		"allow 11.22.0.0/24; deny 11.22.0.66"};
+	static const char *const orders[] = {
+		"deny 11.22.0.66; allow 11.22.0.0/24", "allow 11.22.0.0/24; deny 11.22.0.66"};
 
 	for (size_t i = 0; i < ARRAY_LEN(orders); i++)
 		for (int default_allow = 0; default_allow < 2; default_allow++) {
@@ -121,8 +121,8 @@ static struct rule random_rule(uint64_t *seed)
 	(void)snprintf(text, sizeof(text), "%s %s/%u%s", action, addr,
 		bits - (cut < bits ? cut : bits), ports[fixture_random(seed, ARRAY_LEN(ports))]);
 	if (fixture_random(seed, 10) == 0)
-		(void)snprintf(text, sizeof(text), "%s - %d", action,
-			fixture_random(seed, 2) ? 80 : 443);
+		(void)snprintf(
+			text, sizeof(text), "%s - %d", action, fixture_random(seed, 2) ? 80 : 443);
 	if (fixture_random(seed, 10) == 0)
 		(void)snprintf(text, sizeof(text), "%s a.test", action);
 	return fixture_rule(slice_str(text));

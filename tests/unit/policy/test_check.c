@@ -33,8 +33,7 @@ static void test_name_verdict_says_rule_reason_and_facts(void **state)
 	struct policy *p = fixture_policy(false, rules);
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-		struct verdict v =
-			policy_check_name(p, slice_str(cases[i].name), cases[i].port);
+		struct verdict v = policy_check_name(p, slice_str(cases[i].name), cases[i].port);
 
 		assert_int_equal(v.allow, cases[i].allow);
 		assert_int_equal(v.reason, cases[i].reason);
@@ -208,8 +207,7 @@ static void test_answers_are_judged_by_class_and_kind_of_rule(void **state)
 		struct slice name = slice_str(cases[i].name);
 		struct verdict by = policy_check_name(p, name, cases[i].port);
 		struct netaddr a = fixture_addr(cases[i].addr);
-		struct verdict v =
-			policy_check_answer(p, &private, name, &by, &a, cases[i].port);
+		struct verdict v = policy_check_answer(p, &private, name, &by, &a, cases[i].port);
 
 		assert_true(by.allow);
 		if (v.allow != cases[i].allow)
@@ -226,10 +224,8 @@ static void test_answer_of_a_default_name_may_not_be_private(void **state)
 	struct netaddr inside = fixture_addr("10.0.0.1");
 	struct netaddr outside = fixture_addr("11.22.0.10");
 
-	assert_false(
-		policy_check_answer(p, &private, SLICE("any.test"), &by, &inside, 443).allow);
-	assert_true(
-		policy_check_answer(p, &private, SLICE("any.test"), &by, &outside, 443).allow);
+	assert_false(policy_check_answer(p, &private, SLICE("any.test"), &by, &inside, 443).allow);
+	assert_true(policy_check_answer(p, &private, SLICE("any.test"), &by, &outside, 443).allow);
 	policy_unref(p);
 }
 
@@ -296,8 +292,7 @@ static void test_address_rules_allow_and_deny_wins(void **state)
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
 		struct netaddr a = fixture_addr(cases[i].addr);
 
-		assert_int_equal(
-			policy_addr_rule_allows(p, &a, cases[i].port), cases[i].want);
+		assert_int_equal(policy_addr_rule_allows(p, &a, cases[i].port), cases[i].want);
 	}
 	policy_unref(p);
 }

@@ -22,7 +22,7 @@ static bool oracle_matches(const struct rule *r, struct slice name, uint16_t por
 	if (r->kind == RULE_NAME)
 		return listed && slice_eq(name, target);
 	return listed && name.len > target.len && slice_ends(name, target) &&
-	       name.p[name.len - target.len - 1] == '.';
+		name.p[name.len - target.len - 1] == '.';
 }
 
 static int32_t oracle_find(const struct rule *rules, size_t n, struct slice name, uint16_t port)
@@ -36,8 +36,8 @@ static int32_t oracle_find(const struct rule *rules, size_t n, struct slice name
 static int32_t find_in(const char *text, const char *name, uint16_t port)
 {
 	struct policy *p = fixture_policy(false, text);
-	struct domain_index *ix = domain_index_new(
-		policy_n_rules(p) ? policy_rule(p, 0) : NULL, policy_n_rules(p));
+	struct domain_index *ix =
+		domain_index_new(policy_n_rules(p) ? policy_rule(p, 0) : NULL, policy_n_rules(p));
 	int32_t found = domain_index_find(ix, slice_str(name), port);
 
 	domain_index_free(ix);
@@ -67,14 +67,14 @@ static void test_wildcard_matches_below_and_nothing_else(void **state)
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
-		assert_int_equal(
-			find_in("allow *.wild.test; allow read.test", cases[i].name, 443),
+		assert_int_equal(find_in("allow *.wild.test; allow read.test", cases[i].name, 443),
 			cases[i].want);
 }
 
 static void test_first_in_the_list_wins(void **state)
 {
-	static const char ports[] = "allow a.test 443; deny a.test 443,80; allow *.test; deny a.test";
+	static const char ports[] =
+		"allow a.test 443; deny a.test 443,80; allow *.test; deny a.test";
 
 	assert_int_equal(find_in("allow *.b.test; deny a.b.test", "a.b.test", 443), 0);
 	assert_int_equal(find_in("deny a.b.test; allow *.b.test", "a.b.test", 443), 0);
@@ -144,9 +144,9 @@ static struct rule random_rule(uint64_t *seed)
 	char text[100];
 
 	random_name(seed, name);
-	(void)snprintf(text, sizeof(text), "%s %s%s%s",
-		fixture_random(seed, 2) ? "allow" : "deny", fixture_random(seed, 2) ? "*." : "",
-		name, ports[fixture_random(seed, ARRAY_LEN(ports))]);
+	(void)snprintf(text, sizeof(text), "%s %s%s%s", fixture_random(seed, 2) ? "allow" : "deny",
+		fixture_random(seed, 2) ? "*." : "", name,
+		ports[fixture_random(seed, ARRAY_LEN(ports))]);
 	if (fixture_random(seed, 8) == 0)
 		(void)snprintf(text, sizeof(text), "deny 10.0.0.0/8");
 	return fixture_rule(slice_str(text));

@@ -30,8 +30,8 @@ static void test_empty_policy_has_its_default_only(void **state)
 
 static void test_rule_text_counts_from_one(void **state)
 {
-	struct policy *p = fixture_policy(true,
-		"deny Bad.test; allow *.Example.com; allow 10.0.0.0/8 443,80; allow - 8080");
+	struct policy *p = fixture_policy(
+		true, "deny Bad.test; allow *.Example.com; allow 10.0.0.0/8 443,80; allow - 8080");
 	static const char *const want[] = {
 		"rule 1: deny Bad.test",
 		"rule 2: allow *.Example.com",

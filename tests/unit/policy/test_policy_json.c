@@ -41,7 +41,8 @@ static void test_documents_are_read_leniently(void **state)
 		const char *rule; /* text of rule 1 */
 		bool default_allow;
 	} cases[] = {
-		{"{\"defaultAction\":\"Allow\",\"egress\":[{\"action\":\"DENY\",\"target\":\" A.test "
+		{"{\"defaultAction\":\"Allow\",\"egress\":[{\"action\":\"DENY\",\"target\":\" "
+		 "A.test "
 		 "\"}]}",
 			"rule 1: deny A.test", true},
 		{"{\"EGRESS\":[{\"Action\":\"allow\",\"TARGET\":\"a.test\",\"x\":{\"y\":[]}}]}",
@@ -79,7 +80,8 @@ static void test_last_of_duplicate_fields_wins_in_any_case(void **state)
 		"{\"egress\":[{\"action\":\"allow\",\"target\":\"x\",\"TARGET\":\"last.test\"}]}",
 		"{\"egress\":[{\"action\":\"allow\",\"target\":\"x\",\"Target\":\"y\","
 		"\"target\" : \"last.test\"}]}",
-		"{\"egress\":[{\"Action\":\"deny\",\"target\":\"last.test\",\"action\":\"allow\"}]}",
+		"{\"egress\":[{\"Action\":\"deny\",\"target\":\"last.test\",\"action\":\"allow\"}]"
+		"}",
 		"{\"egress\":[{\"action\":\"deny\",\"target\":\"x\"}],"
 		"\"Egress\":[{\"action\":\"allow\",\"target\":\"last.test\"}]}",
 		"{\"egress\":[{\"action\":\"allow\",\"target\":\"last.test\"}],"
@@ -198,19 +200,19 @@ static void test_nesting_is_limited_before_recursion(void **state)
 			strbuf_char(&text, ']');
 		strbuf_char(&text, '}');
 		if (depth == 63) {
-			assert_int_equal(
-				policy_json_decode(strbuf_slice(&text), 0, &p, &msg), 0);
+			assert_int_equal(policy_json_decode(strbuf_slice(&text), 0, &p, &msg), 0);
 			policy_unref(p);
 		} else {
 			assert_int_equal(
 				policy_json_decode(strbuf_slice(&text), 0, &p, &msg), E_LIMIT);
-			assert_string_equal(msg.text,
-				"byte 68: nested deeper than 64; a policy needs 4");
+			assert_string_equal(
+				msg.text, "byte 68: nested deeper than 64; a policy needs 4");
 		}
 		strbuf_fini(&text);
 	}
 	/* Brackets in strings do not nest. */
-	p = decode_ok("{\"x\":\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\\\"[[\"}");
+	p = decode_ok("{\"x\":\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["
+		      "[\\\"[[\"}");
 	policy_unref(p);
 }
 
@@ -240,8 +242,7 @@ static void test_port_cap_is_exact(void **state)
 			strbuf_printf(&text, ",%zu", i);
 		strbuf_str(&text, "]}]}");
 		if (n == POLICY_RULE_PORTS_MAX) {
-			assert_int_equal(
-				policy_json_decode(strbuf_slice(&text), 0, &p, &msg), 0);
+			assert_int_equal(policy_json_decode(strbuf_slice(&text), 0, &p, &msg), 0);
 			policy_unref(p);
 		} else {
 			assert_int_equal(

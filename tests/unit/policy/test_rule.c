@@ -77,8 +77,7 @@ static void test_written_target_is_trimmed_and_kept(void **state)
 {
 	struct rule r;
 
-	assert_int_equal(
-		rule_make(SLICE("allow"), SLICE(" Read.TEST. \n"), NULL, 0, &r, NULL), 0);
+	assert_int_equal(rule_make(SLICE("allow"), SLICE(" Read.TEST. \n"), NULL, 0, &r, NULL), 0);
 	assert_string_equal(r.written, "Read.TEST.");
 	rule_fini(&r);
 	assert_null(r.written);
@@ -178,8 +177,9 @@ static void test_action_is_allow_or_deny_in_any_case(void **state)
 			cases[i].ret);
 		assert_int_equal(r.allow, cases[i].allow);
 		if (cases[i].ret < 0)
-			assert_non_null(strstr(msg.text, "egress target \"a.test\": unsupported "
-							 "action \""));
+			assert_non_null(strstr(msg.text,
+				"egress target \"a.test\": unsupported "
+				"action \""));
 		rule_fini(&r);
 	}
 }
@@ -206,15 +206,15 @@ static void test_ports_are_sorted_bounded_and_unique(void **state)
 
 	for (size_t i = 0; i < ARRAY_LEN(ports); i++)
 		ports[i] = (uint16_t)(65535 - i);
-	assert_int_equal(rule_make(SLICE("allow"), SLICE("a.test"), ports, POLICY_RULE_PORTS_MAX,
-				 &r, &msg),
+	assert_int_equal(
+		rule_make(SLICE("allow"), SLICE("a.test"), ports, POLICY_RULE_PORTS_MAX, &r, &msg),
 		0);
 	assert_int_equal(r.n_ports, POLICY_RULE_PORTS_MAX);
 	assert_int_equal(r.ports[0], 65535 - 255);
 	assert_int_equal(r.ports[255], 65535);
 	rule_fini(&r);
-	assert_int_equal(rule_make(SLICE("allow"), SLICE("a.test"), ports, ARRAY_LEN(ports), &r,
-				 &msg),
+	assert_int_equal(
+		rule_make(SLICE("allow"), SLICE("a.test"), ports, ARRAY_LEN(ports), &r, &msg),
 		E_LIMIT);
 	assert_string_equal(
 		msg.text, "egress target \"a.test\": too many ports (257), max 256 per rule");
