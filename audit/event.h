@@ -63,7 +63,7 @@ struct audit_event {
 	uint16_t port;
 	uint16_t status;   /* sent to the client, 0 if none */
 	uint32_t uid;      /* Linux user of the client's socket, AUDIT_UID_NONE */
-	uint64_t up, down; /* bytes of content and head sent upstream, to the client */
+	uint64_t up, down; /* bytes of head and content sent upstream; of content to the client */
 	uint64_t start_us; /* clock_wall_us at the start: `ts` */
 	uint64_t ms;       /* duration */
 	uint32_t count;    /* of a summarised refusal; 0 and 1: itself */

@@ -1,0 +1,374 @@
+/* The worker. Comes after main has dropped what it may not keep; wires settings, areas, TLS,
+ * resolver, audit trail and proxy together, and serves until it is told to stop. */
+#include "control/worker.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <event2/event.h>
+#include <jansson.h>
+
+#include "audit/audit.h"
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/proc.h"
+#include "base/state.h"
+#include "control/areas.h"
+#include "dns/resolver.h"
+#include "policy/policy_json.h"
+#include "proxy/ca.h"
+#include "proxy/proxy.h"
+#include "proxy/tls.h"
+
+/* Of the 8 s that a stop may take, what open exchanges get; the rest is for the audit trail. */
+#define WORKER_DRAIN_MS 6000
+#define WORKER_DRAIN_TICK_MS 100
+
+struct worker {
+	int control_fd;
+	struct worker_start start;
+	struct settings *settings;
+	struct event_base *base;
+	struct ca *ca;
+	struct tls *tls;
+	struct resolver *resolver;
+	struct audit *audit;
+	struct proxy *proxy;
+	struct event *on_control;
+	struct event *on_term;
+	struct event *drain_tick;
+	uint64_t drain_until_ms;
+	int exit_code;
+};
+
+static void worker_note(
+	struct worker *w, enum audit_kind kind, enum reason reason, const char *what)
+{
+	struct audit_event e = {
+		.kind = kind,
+		.verdict = AUDIT_ALLOWED,
+		.reason = reason,
+		.rule = slice_str(what),
+		.uid = AUDIT_UID_NONE,
+		.start_us = clock_wall_us(),
+	};
+
+	audit_note(w->audit, &e, NULL);
+}
+
+/* --- configuration --- */
+
+static void worker_configure(struct worker *w)
+{
+	const struct settings *s = w->settings;
+	struct proxy_config c = {
+		.policy = s->policy,
+		.read_only = s->read_only,
+		.git_fetch = s->read_only_git_fetch,
+		.write_hosts = s->write_hosts,
+		.pass_through = s->pass_through,
+		.private_names = &s->private_names,
+		.intercept = s->intercept == INTERCEPT_ALL ? PROXY_INTERCEPT_ALL
+			: s->intercept == INTERCEPT_BOUND  ? PROXY_INTERCEPT_BOUND
+							   : PROXY_INTERCEPT_OFF,
+		.n_extra_ports = s->n_extra_ports,
+		.head_timeout_ms = s->head_timeout_ms,
+		.handshake_timeout_ms = s->handshake_timeout_ms,
+		.client_idle_ms = s->client_idle_ms,
+		.connect_timeout_ms = s->connect_timeout_ms,
+		.first_byte_ms = s->first_byte_ms,
+		.stream_idle_ms = s->stream_idle_ms,
+		.upstream_idle_ms = s->upstream_idle_ms,
+		.max_connections = s->max_connections,
+	};
+
+	memcpy(c.extra_ports, s->extra_ports, sizeof(c.extra_ports));
+	proxy_configure(w->proxy, &c);
+}
+
+/* The policy in force goes into the plain area, so that the next worker goes on with it. */
+static int worker_keep_policy(struct worker *w)
+{
+	json_t *doc = policy_json_encode(w->settings->policy);
+	char *text = json_dumps(doc, JSON_COMPACT);
+	int ret;
+
+	REQUIRE(text != NULL);
+	ret = state_cell_write(
+		w->start.plain + AREA_PLAIN_POLICY, AREA_PLAIN_POLICY_LEN, slice_str(text));
+	free(text);
+	json_decref(doc);
+	return ret;
+}
+
+/* After a crash the area wins over the files (design 3.7): same policy, whatever became of them. */
+static int worker_restore_policy(struct worker *w, struct errmsg *msg)
+{
+	struct policy *p = NULL;
+	struct slice doc;
+	int ret;
+
+	if (!state_cell_read(w->start.plain + AREA_PLAIN_POLICY, AREA_PLAIN_POLICY_LEN, &doc))
+		return worker_keep_policy(w);
+	ret = policy_json_decode(doc, 0, &p, msg);
+	if (ret < 0)
+		return errmsg_prefix(msg, ret, "the policy kept in memory: ");
+	policy_unref(w->settings->policy);
+	w->settings->policy = p;
+	return 0;
+}
+
+static void worker_set_hosts(struct worker *w)
+{
+	struct strbuf text;
+	int fd = w->start.roles.fd[ROLE_HOSTS];
+
+	if (fd < 0)
+		return;
+	strbuf_init(&text, 1u << 20);
+	if (lseek(fd, 0, SEEK_SET) == 0 && strbuf_read_fd(&text, fd) == 0)
+		resolver_set_hosts(w->resolver, strbuf_slice(&text));
+	strbuf_fini(&text);
+}
+
+/* SIGHUP: the files anew. A bad one changes nothing. */
+static void worker_reload(struct worker *w)
+{
+	struct settings *before = w->settings, *now = NULL;
+	struct errmsg msg;
+	int ret = settings_load(&w->start.source, &now, &msg);
+
+	if (ret < 0) {
+		log_error(
+			"worker", "reload: %s; the configuration before stays in force", msg.text);
+		return;
+	}
+	w->settings = now;
+	ret = worker_keep_policy(w);
+	if (ret < 0) {
+		log_error("worker",
+			"reload: the policy cannot be kept: %s; the configuration before "
+			"stays in force",
+			err_text(ret));
+		w->settings = before;
+		settings_free(now);
+		return;
+	}
+	worker_configure(w);
+	worker_set_hosts(w);
+	settings_free(before);
+	worker_note(w, AUDIT_POLICY, REASON_ALLOWED, "reloaded");
+	log_info("worker", "reload: %zu rules in force", policy_n_rules(w->settings->policy));
+}
+
+/* --- stopping --- */
+
+static void on_worker_drain(evutil_socket_t fd, short what, void *arg)
+{
+	struct worker *w = arg;
+
+	if (proxy_busy(w->proxy) == 0 || clock_mono_ms() >= w->drain_until_ms)
+		event_base_loopbreak(w->base);
+}
+
+static void worker_stop(struct worker *w)
+{
+	struct timeval tick = {0, WORKER_DRAIN_TICK_MS * 1000};
+
+	if (w->drain_until_ms)
+		return;
+	log_info("worker", "stopping: %zu exchanges are open", proxy_busy(w->proxy));
+	w->drain_until_ms = clock_mono_ms() + WORKER_DRAIN_MS;
+	proxy_drain(w->proxy);
+	event_add(w->drain_tick, &tick);
+	on_worker_drain(-1, 0, w);
+}
+
+static void on_worker_term(evutil_socket_t fd, short what, void *arg)
+{
+	worker_stop(arg);
+}
+
+/* --- the supervisor --- */
+
+static void worker_new_audit(struct worker *w, struct roles *got)
+{
+	if (got->fd[ROLE_AUDIT] < 0)
+		return;
+	audit_set_file(w->audit, got->fd[ROLE_AUDIT]);
+	got->fd[ROLE_AUDIT] = -1; /* the trail's now */
+}
+
+static void on_worker_control(evutil_socket_t fd, short what, void *arg)
+{
+	struct worker *w = arg;
+	enum control_type type;
+	struct roles got;
+	int ret = control_receive(fd, &type, &got);
+
+	if (ret == -EAGAIN)
+		return;
+	if (ret < 0) {
+		/* without a supervisor nobody would restart us or hold the areas */
+		log_error("worker", "the supervisor is gone");
+		w->exit_code = WORKER_EXIT_FAILED;
+		event_base_loopbreak(w->base);
+		return;
+	}
+	switch (type) {
+	case CONTROL_RELOAD:
+		worker_new_audit(w, &got);
+		worker_start_update(&w->start, &got);
+		worker_reload(w);
+		break;
+	case CONTROL_AUDIT:
+		worker_new_audit(w, &got);
+		break;
+	case CONTROL_STOP:
+		worker_stop(w);
+		break;
+	case CONTROL_START:
+	case CONTROL_READY:
+	case CONTROL_ROTATE:
+	case CONTROL_MAX:
+		break;
+	}
+	roles_fini(&got);
+}
+
+static void on_audit_full(void *arg)
+{
+	struct worker *w = arg;
+
+	if (control_send(w->control_fd, CONTROL_ROTATE, NULL) < 0)
+		log_warn("worker", "the audit file could not be rotated: the supervisor is busy");
+}
+
+/* --- start --- */
+
+static int worker_open_audit(struct worker *w, struct errmsg *msg)
+{
+	struct settings *s = w->settings;
+	int fd = w->start.roles.fd[ROLE_AUDIT];
+	int ret = audit_open(w->start.plain + AREA_PLAIN_AUDIT,
+		slice_str(s->sandbox_id ? s->sandbox_id : ""), fd, s->audit_stdout, &w->audit, msg);
+
+	if (ret < 0)
+		return ret;
+	w->start.roles.fd[ROLE_AUDIT] = -1; /* the trail's now */
+	audit_start(w->audit, w->base);
+	if (s->audit_max_bytes > 0 && fd >= 0)
+		audit_on_rotate(w->audit, s->audit_max_bytes, on_audit_full, w);
+	return 0;
+}
+
+static int worker_open(struct worker *w, struct errmsg *msg)
+{
+	char trust[64];
+	int ret = worker_receive_start(w->control_fd, &w->start, msg);
+
+	if (ret < 0)
+		return ret;
+	ret = settings_load(&w->start.source, &w->settings, msg);
+	if (ret < 0)
+		return ret;
+	log_setup(w->settings->log_level, STDERR_FILENO, "egress[worker]");
+	w->base = event_base_new();
+	REQUIRE(w->base != NULL);
+	ret = worker_start_ca(&w->start, &w->ca);
+	if (ret < 0)
+		return errmsg_set(msg, ret, "the CA cannot be read: %s", err_text(ret));
+	snprintf(trust, sizeof(trust), "/proc/self/fd/%d", w->start.roles.fd[ROLE_TRUST]);
+	ret = tls_new(w->ca, trust, w->settings->upstream_insecure, &w->tls, msg);
+	if (ret < 0)
+		return errmsg_prefix(msg, ret, "%s: ", w->settings->upstream_trust);
+	ret = resolver_new(
+		w->base, &w->settings->dns, w->settings->dns_timeout_ms, &w->resolver, msg);
+	if (ret < 0)
+		return ret;
+	ret = worker_restore_policy(w, msg);
+	if (ret < 0)
+		return ret;
+	ret = worker_open_audit(w, msg);
+	if (ret < 0)
+		return ret;
+	return proxy_new(w->base, w->tls, w->resolver, w->audit, &w->proxy);
+}
+
+static void worker_serve(struct worker *w)
+{
+	static const enum role listeners[] = {ROLE_PROXY, ROLE_PROXY_V6};
+
+	worker_configure(w);
+	worker_set_hosts(w);
+	w->on_control =
+		event_new(w->base, w->control_fd, EV_READ | EV_PERSIST, on_worker_control, w);
+	w->on_term = evsignal_new(w->base, SIGTERM, on_worker_term, w);
+	w->drain_tick = event_new(w->base, -1, EV_PERSIST, on_worker_drain, w);
+	REQUIRE(w->on_control && w->on_term && w->drain_tick);
+	event_add(w->on_control, NULL);
+	event_add(w->on_term, NULL);
+	for (size_t i = 0; i < ARRAY_LEN(listeners); i++)
+		if (w->start.roles.fd[listeners[i]] >= 0)
+			proxy_listen(w->proxy, w->start.roles.fd[listeners[i]]);
+	worker_note(w, AUDIT_START, REASON_ALLOWED, "egress " EGRESS_VERSION);
+}
+
+static void worker_close(struct worker *w)
+{
+	proxy_free(w->proxy);
+	if (w->audit) {
+		if (w->drain_until_ms)
+			worker_note(w, AUDIT_STOP, REASON_SHUTDOWN, "ordered");
+		audit_close(w->audit);
+	}
+	resolver_free(w->resolver);
+	tls_free(w->tls);
+	ca_free(w->ca);
+	if (w->on_control)
+		event_free(w->on_control);
+	if (w->on_term)
+		event_free(w->on_term);
+	if (w->drain_tick)
+		event_free(w->drain_tick);
+	if (w->base)
+		event_base_free(w->base);
+	settings_free(w->settings);
+	worker_start_fini(&w->start);
+	libevent_global_shutdown();
+}
+
+int worker_main(int control_fd)
+{
+	struct worker w = {.control_fd = control_fd, .exit_code = WORKER_EXIT_OK};
+	struct errmsg msg = {""};
+	int ret;
+
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	roles_init(&w.start.roles);
+	ret = worker_open(&w, &msg);
+	if (ret < 0) {
+		fprintf(stderr, "egress: %s\n", msg.text[0] ? msg.text : err_text(ret));
+		worker_close(&w);
+		return WORKER_EXIT_SETTINGS;
+	}
+	worker_serve(&w);
+	ret = proc_seccomp(&msg);
+	if (ret < 0) {
+		log_error("worker", "%s", msg.text);
+		worker_close(&w);
+		return WORKER_EXIT_FAILED;
+	}
+	ret = control_send(control_fd, CONTROL_READY, NULL);
+	if (ret < 0)
+		log_error("worker", "the supervisor cannot be told: %s", err_text(ret));
+	event_base_dispatch(w.base);
+	worker_close(&w);
+	return w.exit_code;
+}

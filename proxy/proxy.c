@@ -1,0 +1,107 @@
+/* The proxy as a whole: what hangs together at its start, its configuration, its end. */
+#include "proxy/proxy.h"
+
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/map.h"
+#include "proxy/client_uid.h"
+#include "proxy/listener.h"
+#include "proxy/session.h"
+#include "proxy/upstream.h"
+
+int proxy_new(struct event_base *base, struct tls *tls, struct resolver *resolver,
+	struct audit *audit, struct proxy **out)
+{
+	struct proxy *px = xcalloc(1, sizeof(*px));
+	int ret = io_new(&px->io);
+
+	if (ret < 0) {
+		free(px);
+		return ret;
+	}
+	px->base = base;
+	px->tls = tls;
+	px->resolver = resolver;
+	px->audit = audit;
+	px->diag_fd = client_uid_open();
+	px->pool = map_new(0, free);
+	TAILQ_INIT(&px->sessions);
+	TAILQ_INIT(&px->upstreams);
+	deadlines_init(&px->deadlines, base);
+	*out = px;
+	return 0;
+}
+
+void proxy_configure(struct proxy *px, const struct proxy_config *config)
+{
+	struct policy *before = px->config.policy;
+
+	px->config = *config;
+	policy_ref(px->config.policy);
+	policy_unref(before);
+	px->epoch++;
+	/* a kept connection was judged by the policy before */
+	upstream_drop_idle(px);
+}
+
+void proxy_listen(struct proxy *px, int fd)
+{
+	REQUIRE(px->n_listeners < PROXY_LISTENERS_MAX);
+	px->listeners[px->n_listeners++] = listener_new(px, fd);
+}
+
+static bool session_is_busy(const struct session *s)
+{
+	return s->h1.ex || s->tunnel;
+}
+
+void proxy_drain(struct proxy *px)
+{
+	struct session *s = TAILQ_FIRST(&px->sessions);
+
+	for (size_t i = 0; i < px->n_listeners; i++)
+		listener_free(px->listeners[i]);
+	px->n_listeners = 0;
+	while (s) {
+		struct session *next = TAILQ_NEXT(s, link);
+
+		if (!session_is_busy(s))
+			session_free(s, REASON_SHUTDOWN);
+		else
+			s->h1.keep_alive = false;
+		s = next;
+	}
+	upstream_drop_idle(px);
+}
+
+size_t proxy_busy(const struct proxy *px)
+{
+	const struct session *s;
+	size_t n = 0;
+
+	TAILQ_FOREACH(s, &px->sessions, link)
+		n += session_is_busy(s) ? 1 : 0;
+	return n;
+}
+
+void proxy_free(struct proxy *px)
+{
+	struct session *s;
+
+	if (!px)
+		return;
+	proxy_drain(px);
+	while ((s = TAILQ_FIRST(&px->sessions)) != NULL)
+		session_free(s, REASON_SHUTDOWN);
+	upstream_drop_idle(px);
+	REQUIRE(TAILQ_EMPTY(&px->upstreams));
+	map_free(px->pool);
+	deadlines_fini(&px->deadlines);
+	policy_unref(px->config.policy);
+	io_free(px->io);
+	free(px->spare);
+	if (px->diag_fd >= 0)
+		close(px->diag_fd);
+	free(px);
+}

@@ -1,0 +1,86 @@
+/* The proxy as the worker sees it: what it is given, and its life. Inside the folder, struct proxy
+ * is what every connection hangs from. */
+#pragma once
+
+#include <sys/queue.h>
+
+#include "policy/check.h"
+#include "policy/read_only.h"
+#include "proxy/deadline.h"
+#include "proxy/h1.h"
+#include "proxy/tls_io.h"
+
+struct audit;
+struct event_base;
+struct exchange;
+struct map;
+struct resolver;
+struct session;
+struct tls;
+struct upstream;
+
+#define PROXY_EXTRA_PORTS_MAX 15
+#define PROXY_LISTENERS_MAX 4
+
+enum proxy_intercept { PROXY_INTERCEPT_ALL, PROXY_INTERCEPT_BOUND, PROXY_INTERCEPT_OFF };
+
+/* What decides and limits; replaced as a whole when the configuration changes. Borrowed pointers
+ * are the worker's and outlive the proxy's use of them (proxy_configure swaps). */
+struct proxy_config {
+	struct policy *policy; /* the proxy takes its own reference */
+	bool read_only;
+	bool git_fetch;
+	const struct write_hosts *write_hosts;
+	const struct write_hosts *pass_through;
+	const struct private_names *private_names;
+	enum proxy_intercept intercept;
+	uint16_t extra_ports[PROXY_EXTRA_PORTS_MAX];
+	size_t n_extra_ports;
+	uint32_t head_timeout_ms;
+	uint32_t handshake_timeout_ms;
+	uint32_t client_idle_ms;
+	uint32_t connect_timeout_ms;
+	uint32_t first_byte_ms;
+	uint32_t stream_idle_ms;
+	uint32_t upstream_idle_ms;
+	uint32_t max_connections; /* 0: by the descriptor limit */
+};
+
+TAILQ_HEAD(session_list, session);
+TAILQ_HEAD(upstream_list, upstream);
+
+struct proxy {
+	struct event_base *base;
+	struct io *io;
+	struct tls *tls;
+	struct resolver *resolver;
+	struct audit *audit;
+	struct proxy_config config;
+	uint64_t epoch; /* grows with each configuration; TLS sessions of clients are bound to it */
+	struct deadlines deadlines;
+	struct session_list sessions;
+	size_t n_sessions;
+	struct map *pool;               /* idle upstream connections by name, port and scheme */
+	struct upstream_list upstreams; /* all of them, the pool's least recently used first */
+	size_t n_idle;
+	struct exchange *spare; /* one freed exchange, kept warm for the next */
+	struct listener *listeners[PROXY_LISTENERS_MAX];
+	size_t n_listeners;
+	int diag_fd;            /* sock_diag, for the uid of clients; -1: not known */
+	struct h1_head request; /* of the exchange whose head is being handled right now */
+	struct h1_head response;
+};
+
+/* All borrowed; they must outlive the proxy. */
+CHECKED int proxy_new(struct event_base *base, struct tls *tls, struct resolver *resolver,
+	struct audit *audit, struct proxy **out);
+/* The policy, the rule and the limits from here on; exchanges that are under way keep theirs. */
+void proxy_configure(struct proxy *px, const struct proxy_config *config);
+/* Serves a listening socket, which stays the caller's. At most PROXY_LISTENERS_MAX. */
+void proxy_listen(struct proxy *px, int fd);
+/* No new connections; those that are between requests end. */
+void proxy_drain(struct proxy *px);
+/* Connections that still have an exchange or a tunnel. */
+size_t proxy_busy(const struct proxy *px);
+/* Ends every connection (audit lines say SHUTDOWN) and frees. */
+void proxy_free(struct proxy *px);

@@ -1,0 +1,45 @@
+/* The worker-wide buffers, and the BIO by which OpenSSL reads and writes through them.
+ *
+ * One recv() fills `in` and serves as many SSL_read() as it holds; what SSL_write() makes gathers
+ * in `out` and leaves by one send(). So an idle connection owns no buffer, and a request costs two
+ * reads and two writes (design 6). A buffer belongs to one connection at a time: whoever needs it
+ * makes the one before put its bytes away (conn.c). */
+#pragma once
+
+#include <openssl/ssl.h>
+
+#include "base/attr.h"
+#include "base/err.h"
+
+struct conn;
+
+#define IO_RECORD 16384          /* plaintext of a full TLS record (RFC 8446 5.1) */
+#define IO_IN_BYTES (4 * 16640)  /* four full records, so a download reads 64 KiB at once */
+#define IO_OUT_BYTES (5 * 16640) /* what IO_IN_BYTES becomes when it leaves, and a head */
+#define IO_PLAIN_BYTES IO_RECORD /* one SSL_read */
+
+struct io {
+	struct conn *in_owner;
+	size_t in_pos, in_len;
+	struct conn *out_owner;
+	size_t out_len;
+	struct conn *scratch_owner;
+	size_t scratch_len;
+	BIO_METHOD *method;
+	char scratch[IO_RECORD]; /* head and first content, composed here and sent by one SSL_write
+				  */
+	char plain[IO_PLAIN_BYTES];
+	char in[IO_IN_BYTES];
+	char out[IO_OUT_BYTES];
+};
+
+CHECKED int io_new(struct io **out);
+void io_free(struct io *io);
+
+/* Puts a BIO that reads and writes through c under ssl. */
+void io_attach(struct io *io, SSL *ssl, struct conn *c);
+
+/* conn.c's side of the BIO. Read: bytes > 0; 0 at the end of the stream; -EAGAIN; or an error. */
+ssize_t conn_raw_read(struct conn *c, char *buf, size_t len);
+/* Takes all of it. */
+void conn_raw_write(struct conn *c, const char *p, size_t len);
