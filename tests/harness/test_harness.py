@@ -100,7 +100,7 @@ class Counts(unittest.TestCase):
 
 class Mutants(unittest.TestCase):
     def test_table_fields(self):
-        text = "# x\n\na | f.c | x \\| y || z |  | t\n"
+        text = "# x\n\na | f.c | x \\| y || z | | t\n"
         self.assertEqual(mutants.read_table(text), [("a", "f.c", "x | y || z", "", "t")])
 
     def test_wrong_rows_are_refused(self):

@@ -7,6 +7,7 @@ test is run, and the file is put back. A row is `ok` when the test then fails, `
 survives or is broken: the text is not there exactly once, it does not compile, or its test fails
 even without the change."""
 import queue
+import re
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from builds import BUILD, PLAIN, ROOT, Build, BuildError, call, clean_env  # noq
 
 TABLE = ROOT / "tests" / "mutants" / "table"
 COPIES = 2
-TEST_SECONDS_MAX = 60  # a mutant that hangs its test is noticed too
+TEST_SECONDS_MAX = 60  # of a test on the unchanged tree
 
 
 def read_table(text):
@@ -29,7 +30,8 @@ def read_table(text):
     for n, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
-        cells = [c.strip().replace(" \\| ", " | ") for c in f" {line} ".split(" | ")]
+        cells = [c.strip().replace(" \\| ", " | ")
+                 for c in re.split(r"(?<=\s)\|(?=\s)", line)]
         if len(cells) != 5 or not all((cells[0], cells[1], cells[2], cells[4])):
             raise SystemExit(f"tests/mutants/table:{n}: wanted: id | file | old | new | test")
         rows.append(tuple(cells))
@@ -84,14 +86,14 @@ class Copy:
         targets = [self.build.target(test)] if isinstance(test, dict) else []
         self.build.ninja(targets)
 
-    def passes(self, test):
+    def passes(self, test, seconds=TEST_SECONDS_MAX):
         if isinstance(test, dict):
-            code, text = call(test["cmd"], cwd=self.tree, timeout=TEST_SECONDS_MAX,
+            code, text = call(test["cmd"], cwd=self.tree, timeout=seconds,
                               env=clean_env(**test["env"]))
             return code == 0, text
         script, case, folder = test
         prefix = scripts.isolation() if folder == "e2e" else scripts.root_prefix() or ()
-        rows, tmp = scripts.run_script(script, self.build, (case,), prefix, TEST_SECONDS_MAX)
+        rows, tmp = scripts.run_script(script, self.build, (case,), prefix, seconds)
         if tmp:
             shutil.rmtree(tmp, ignore_errors=True)
         return rows and all(r[0] == "ok" for r in rows), "\n".join(map(str, rows))
@@ -106,17 +108,18 @@ def change(text, old, new):
     return text.replace(old, new)
 
 
-def run_row(copy, row, test):
-    """(killed, what to say)."""
+def run_row(copy, row, seconds):
+    """(killed, what to say). A test that hangs has noticed the change too."""
     _, name, old, new, _ = row
     path = copy.tree / name
     if not path.is_file():
         return False, f"BROKEN: no file {name}"
     before = path.read_text()
+    test = copy.find_test(row[4])
     try:
         path.write_text(change(before, old, new))
         copy.compile(test)
-        passed, _ = copy.passes(test)
+        passed, _ = copy.passes(test, seconds)
     except BuildError as e:
         return False, "BROKEN: " + str(e)
     finally:
@@ -125,22 +128,22 @@ def run_row(copy, row, test):
 
 
 def baseline(copy, rows):
-    """Each named test on the unchanged tree: {name: (test, fault)}."""
+    """Each named test on the unchanged tree: {name: (seconds for a changed one, fault)}."""
     known = {}
-    for row in rows:
-        name = row[4]
-        if name in known:
-            continue
+    for name in dict.fromkeys(row[4] for row in rows):
         test = copy.find_test(name)
         if test is None:
-            known[name] = (None, f"BROKEN: no test {name}")
+            known[name] = (0, f"BROKEN: no test {name}")
             continue
         try:
             copy.compile(test)
+            start = time.monotonic()
             passed, text = copy.passes(test)
-            known[name] = (test, None if passed else f"BROKEN: fails without the change:\n{text}")
+            seconds = 5 + 10 * (time.monotonic() - start)
+            fault = None if passed else f"BROKEN: fails without the change:\n{text}"
+            known[name] = (seconds, fault)
         except BuildError as e:
-            known[name] = (test, f"BROKEN: {e}")
+            known[name] = (0, f"BROKEN: {e}")
     return known
 
 
@@ -151,11 +154,8 @@ def worker(copy, jobs, known, say):
         except queue.Empty:
             return
         start = time.monotonic()
-        fault = known[row[4]][1]
-        if fault:
-            killed, what = False, fault
-        else:
-            killed, what = run_row(copy, row, copy.find_test(row[4]))
+        seconds, fault = known[row[4]]
+        killed, what = (False, fault) if fault else run_row(copy, row, seconds)
         say(row, killed, what, time.monotonic() - start)
 
 
@@ -180,7 +180,10 @@ def main(ids):
 
     copies = [Copy(n) for n in range(COPIES)]
     for copy in copies:
-        copy.refresh()
+        try:
+            copy.refresh()
+        except BuildError as e:
+            raise SystemExit(f"the tree cannot be set up: {e}")
     known = baseline(copies[0], rows)
     jobs = queue.Queue()
     for row in sorted(rows, key=lambda r: (r[1], r[4])):  # neighbours compile less
