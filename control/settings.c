@@ -4,6 +4,7 @@
  * Three steps: collect texts (file, then environment over it), decode each, check them together. */
 #include "control/settings.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,11 +117,24 @@ static int settings_take_key(struct settings_run *run, const char *key, const js
 		row->kind == KIND_LIST ? "a list of texts" : "one value");
 }
 
-static int settings_read_fd(int fd, struct strbuf *text)
+/* pread: supervisor and worker share these descriptors, and with them the position. */
+int settings_read_fd(int fd, struct strbuf *text)
 {
-	if (lseek(fd, 0, SEEK_SET) < 0)
-		return -1;
-	return strbuf_read_fd(text, fd);
+	char chunk[16384];
+	off_t at = 0;
+	ssize_t n;
+
+	for (;;) {
+		n = pread(fd, chunk, sizeof(chunk), at);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : 0;
+		strbuf_add(text, slice_make(chunk, (size_t)n));
+		if (text->full)
+			return E_LIMIT;
+		at += n;
+	}
 }
 
 static int settings_read_file(struct settings_run *run)
@@ -172,6 +186,7 @@ static int settings_default_cert(struct settings_run *run)
 		strbuf_printf(&path, "%s/egress/ca-cert.pem", state);
 	else if (home && home[0] == '/')
 		strbuf_printf(&path, "%s/.local/state/egress/ca-cert.pem", home);
+	run->s->ca_cert_default = true;
 	if (path.len > 0 && !path.full)
 		run->s->ca_cert_out = settings_text_dup(strbuf_slice(&path));
 	strbuf_fini(&path);

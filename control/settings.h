@@ -29,7 +29,8 @@ struct settings {
 	uint16_t extra_ports[15]; /* inspected beside 80 and 443 */
 	size_t n_extra_ports;
 	char *ca_cert_out;
-	char *ca_key; /* mode proxy: PEM file that keeps the CA */
+	bool ca_cert_default; /* nobody named it: its directories are made */
+	char *ca_key;         /* mode proxy: PEM file that keeps the CA */
 	char *upstream_trust;
 	bool upstream_insecure;
 	struct upstreams dns;

@@ -1,8 +1,5 @@
 /* The policy of the start: the policy file if it is there and valid, else the variable, else YAML,
  * else deny all (design 2). Before it: settings.c has collected the texts. */
-#include <stdlib.h>
-#include <unistd.h>
-
 #include "control/settings_int.h"
 #include "policy/policy_json.h"
 
@@ -17,10 +14,7 @@ static bool settings_policy_file(struct settings_run *run, const char *path)
 	int ret;
 
 	strbuf_init(&text, POLICY_DOC_MAX);
-	if (lseek(run->src->policy_fd, 0, SEEK_SET) < 0)
-		ret = -1;
-	else
-		ret = strbuf_read_fd(&text, run->src->policy_fd);
+	ret = settings_read_fd(run->src->policy_fd, &text);
 	if (ret < 0)
 		(void)errmsg_set(&why, ret, "%s", err_text(ret));
 	else if (slice_strip(strbuf_slice(&text)).len == 0)

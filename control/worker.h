@@ -33,8 +33,8 @@ struct worker_start {
 	struct settings_source source; /* for settings_load; borrows roles and the environment */
 };
 
-/* Waits for START and maps the areas. On success worker_start_fini closes the descriptors; the areas
- * stay mapped until the process ends (base/state.h). */
+/* Waits for START and maps the areas. On success worker_start_fini closes the descriptors; the
+ * areas stay mapped until the process ends (base/state.h). */
 CHECKED int worker_receive_start(int control_fd, struct worker_start *out, struct errmsg *msg);
 void worker_start_fini(struct worker_start *w);
 /* Takes what a RELOAD or AUDIT message brought into w, source included. */

@@ -1,0 +1,195 @@
+/* The program `egress`: reads the command line and becomes supervisor or worker. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/proc.h"
+#include "control/sources.h"
+#include "control/supervisor.h"
+#include "control/worker.h"
+
+#define PRINT_MAX (64u << 20) /* more than any configuration prints */
+
+static const char main_usage[] =
+	"NAME\n"
+	"      egress - egress proxy for the sandbox of an AI agent\n"
+	"\n"
+	"USAGE\n"
+	"      egress [--config FILE]\n"
+	"      egress --check [--config FILE]\n"
+	"      egress --help | --version\n"
+	"\n"
+	"DESCRIPTION\n"
+	"      Listens as an explicit HTTP proxy (mode proxy), decides by policy where the\n"
+	"      sandbox may connect and by the read-only rule what it may do there, and\n"
+	"      writes each decision to an audit trail. HTTPS is decrypted with a CA that\n"
+	"      is made at start; its certificate is written to ca_cert_out.\n"
+	"      A supervisor holds the listeners, the CA and the files, and restarts the\n"
+	"      worker that does the work.\n"
+	"\n"
+	"OPTIONS\n"
+	"      -c, --config FILE   read settings from this YAML file; a variable of the\n"
+	"                          environment wins over its key\n"
+	"          --check         check the settings, print the effective ones as YAML\n"
+	"                          (no secrets), and exit with 0 or 2\n"
+	"      -h, --help          print this text\n"
+	"      -V, --version       print the version\n"
+	"\n"
+	"ENVIRONMENT\n"
+	"      Each setting with its YAML key, if it has one, and its variable. An unknown\n"
+	"      AGENTIC_* or EGRESS_* variable and an unknown key are errors.\n"
+	"\n";
+
+static const char main_usage_end[] =
+	"\n"
+	"FILES\n"
+	"      /etc/resolv.conf    read once at start, unless dns_upstream is set\n"
+	"      /etc/hosts          read at start and on SIGHUP\n"
+	"\n"
+	"SIGNALS\n"
+	"      SIGHUP              read configuration, policy file and hosts again, and\n"
+	"                          open the audit file again; what cannot be read changes\n"
+	"                          nothing\n"
+	"      SIGTERM, SIGINT     stop: no new connections, at most 8 s for open ones\n"
+	"\n"
+	"EXIT CODES\n"
+	"      0   stopped by a signal; --check: the settings are right\n"
+	"      1   the system failed\n"
+	"      2   a wrong setting, or a start that cannot succeed; stderr says why\n"
+	"\n"
+	"EXAMPLE\n"
+	"      egress --config egress.yaml &\n"
+	"      export https_proxy=http://127.0.0.1:18081\n"
+	"      curl --cacert ~/.local/state/egress/ca-cert.pem https://pypi.org/simple/\n";
+
+static int main_print(struct strbuf *text)
+{
+	size_t n = fwrite(text->p, 1, text->len, stdout);
+	bool good = n == text->len && !text->full && fflush(stdout) == 0;
+
+	strbuf_fini(text);
+	return good ? SUPERVISOR_EXIT_OK : SUPERVISOR_EXIT_FAILED;
+}
+
+static int main_help(void)
+{
+	struct strbuf text;
+
+	strbuf_init(&text, PRINT_MAX);
+	strbuf_str(&text, main_usage);
+	settings_print_help(&text);
+	strbuf_str(&text, main_usage_end);
+	return main_print(&text);
+}
+
+static int main_version(void)
+{
+	struct strbuf text;
+
+	strbuf_init(&text, PRINT_MAX);
+	strbuf_str(&text, "egress " EGRESS_VERSION "\n");
+	return main_print(&text);
+}
+
+static int main_check(const char *config_path)
+{
+	struct settings_source src;
+	struct settings *s = NULL;
+	struct errmsg msg = {""};
+	struct strbuf text;
+	struct roles roles;
+	int ret;
+
+	ret = sources_open(config_path, environ, false, &roles, &msg);
+	if (ret == 0) {
+		src = sources_settings(&roles, config_path, environ);
+		ret = settings_load(&src, &s, &msg);
+	}
+	if (ret < 0) {
+		supervisor_complain(msg.text);
+		ret = SUPERVISOR_EXIT_SETTINGS;
+	} else {
+		strbuf_init(&text, PRINT_MAX);
+		settings_print(s, &text);
+		ret = main_print(&text);
+	}
+	settings_free(s);
+	roles_fini(&roles);
+	return ret;
+}
+
+/* Everything that can be given up before the first byte is read is given up here; the supervisor
+ * has changed the user already. */
+static int main_worker(void)
+{
+	struct errmsg msg = {""};
+	int ret;
+
+	ret = proc_harden(true, &msg);
+	if (ret < 0) {
+		supervisor_complain(msg.text);
+		return WORKER_EXIT_SETTINGS;
+	}
+	return worker_main(WORKER_CONTROL_FD);
+}
+
+/* A start with descriptor 0, 1 or 2 closed would give its number to a listener or a file. */
+static void main_open_std(void)
+{
+	int fd;
+
+	do {
+		fd = open("/dev/null", O_RDWR);
+	} while (fd >= 0 && fd <= STDERR_FILENO);
+	if (fd >= 0)
+		(void)close(fd);
+}
+
+static int main_wrong_usage(const char *what)
+{
+	char text[160];
+
+	(void)snprintf(
+		text, sizeof(text), "command line: %.60s: expected an option of --help", what);
+	supervisor_complain(text);
+	return SUPERVISOR_EXIT_SETTINGS;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"config", required_argument, NULL, 'c'},
+		{"check", no_argument, NULL, 'k'},
+		{"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'},
+		{"worker", no_argument, NULL, 'w'}, /* internal: the supervisor starts it */
+		{NULL, 0, NULL, 0},
+	};
+	const char *config_path = NULL;
+	bool check = false;
+	int c;
+
+	main_open_std();
+	opterr = 0;
+	while ((c = getopt_long(argc, argv, "c:hV", options, NULL)) != -1) {
+		if (c == 'h')
+			return main_help();
+		if (c == 'V')
+			return main_version();
+		if (c == 'w')
+			return main_worker();
+		if (c == 'c')
+			config_path = optarg;
+		else if (c == 'k')
+			check = true;
+		else
+			return main_wrong_usage(argv[optind - 1]);
+	}
+	if (optind < argc)
+		return main_wrong_usage(argv[optind]);
+	return check ? main_check(config_path) : supervisor_run(config_path, environ);
+}

@@ -1,0 +1,79 @@
+/* Opening the listeners. Called by the supervisor at its start; the worker gets them by role. */
+#include "control/ports.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static int ports_setup(int fd, const struct netaddr *addr, uint16_t port)
+{
+	struct sockaddr_storage sa;
+	socklen_t len = netaddr_to_sockaddr(addr, port, &sa);
+	const int one = 1;
+
+	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0)
+		return -errno;
+	if (sa.ss_family == AF_INET6 &&
+		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one)) < 0)
+		return -errno;
+	if (bind(fd, (const struct sockaddr *)&sa, len) < 0 || listen(fd, PORTS_BACKLOG) < 0)
+		return -errno;
+	return 0;
+}
+
+int ports_listen(const struct netaddr *addr, uint16_t port, int *fd)
+{
+	int family = netaddr_is_v4(addr) ? AF_INET : AF_INET6;
+	int ret;
+
+	*fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (*fd < 0)
+		return -errno;
+	ret = ports_setup(*fd, addr, port);
+	if (ret < 0) {
+		(void)close(*fd);
+		*fd = -1;
+	}
+	return ret;
+}
+
+void ports_text(const struct netaddr *addr, uint16_t port, char buf[PORTS_TEXT_MAX])
+{
+	char text[NETADDR_TEXT_MAX];
+
+	(void)netaddr_text(addr, text);
+	(void)snprintf(buf, PORTS_TEXT_MAX, netaddr_is_v4(addr) ? "%s:%u" : "[%s]:%u", text,
+		(unsigned)port);
+}
+
+static int ports_fail(struct errmsg *msg, const struct netaddr *addr, uint16_t port, int err)
+{
+	char text[PORTS_TEXT_MAX];
+
+	ports_text(addr, port, text);
+	return errmsg_set(msg, err,
+		"%s: cannot listen: %s: expected a free address of this host (set "
+		"EGRESS_PROXY_ADDR, or `proxy_addr` in the file, to another)",
+		text, err_text(err));
+}
+
+int ports_open(const struct netaddr *addr, uint16_t port, int *fd, int *fd_v6, struct errmsg *msg)
+{
+	static const struct netaddr loopback6 = {.b = {[15] = 1}};
+	struct netaddr loopback4;
+	int ret;
+
+	*fd_v6 = -1;
+	ret = ports_listen(addr, port, fd);
+	if (ret < 0)
+		return ports_fail(msg, addr, port, ret);
+	if (!netaddr_parse(SLICE("127.0.0.1"), &loopback4) || !netaddr_eq(addr, &loopback4))
+		return 0;
+	ret = ports_listen(&loopback6, port, fd_v6);
+	/* No IPv6 in this kernel, or switched off in this namespace. */
+	if (ret == 0 || ret == -EAFNOSUPPORT || ret == -EADDRNOTAVAIL)
+		return 0;
+	(void)close(*fd);
+	*fd = -1;
+	return ports_fail(msg, &loopback6, port, ret);
+}

@@ -1,0 +1,74 @@
+/* Reading the texts of the settings. Called by the supervisor at start and after SIGHUP, and for
+ * --check. After it: settings_load. */
+#include "control/sources.h"
+
+#include <errno.h>
+
+#include "control/files.h"
+#include "policy/policy_json.h"
+
+#define SOURCES_SYSTEM_MAX (1u << 20) /* /etc/hosts of a large cluster; resolv.conf is tiny */
+
+static int sources_policy_file(char *const *environ, bool again, int *fd, struct errmsg *msg)
+{
+	const char *path = settings_policy_path(environ);
+	int ret;
+
+	if (!path)
+		return 0;
+	ret = files_snapshot(path, POLICY_DOC_MAX, true, fd);
+	if (ret == -ENOENT)
+		ret = again ? files_snapshot_text(SLICE_EMPTY, fd) : 0;
+	if (ret < 0)
+		return errmsg_set(msg, ret,
+			"OPENSANDBOX_EGRESS_POLICY_FILE: %s: %s: expected a readable file, or none",
+			path, err_text(ret));
+	return 0;
+}
+
+/* What the system may lack. */
+static int sources_system(const char *path, int *fd, struct errmsg *msg)
+{
+	int ret;
+
+	ret = files_snapshot(path, SOURCES_SYSTEM_MAX, true, fd);
+	if (ret == 0 || ret == -ENOENT)
+		return 0;
+	return errmsg_set(
+		msg, ret, "%s: %s: expected a readable file, or none", path, err_text(ret));
+}
+
+int sources_open(const char *config_path, char *const *environ, bool again, struct roles *r,
+	struct errmsg *msg)
+{
+	int ret = 0;
+
+	roles_init(r);
+	if (config_path) {
+		ret = files_snapshot(config_path, POLICY_DOC_MAX, again, &r->fd[ROLE_CONFIG]);
+		if (ret < 0)
+			ret = errmsg_set(msg, ret, "%s: %s: expected a readable file", config_path,
+				err_text(ret));
+	}
+	if (ret == 0)
+		ret = sources_policy_file(environ, again, &r->fd[ROLE_POLICY_FILE], msg);
+	if (ret == 0 && !again)
+		ret = sources_system(SOURCES_RESOLV_CONF, &r->fd[ROLE_RESOLV_CONF], msg);
+	if (ret == 0)
+		ret = sources_system(SOURCES_HOSTS, &r->fd[ROLE_HOSTS], msg);
+	if (ret < 0)
+		roles_fini(r);
+	return ret;
+}
+
+struct settings_source sources_settings(
+	const struct roles *r, const char *config_path, char *const *environ)
+{
+	return (struct settings_source){
+		.config_path = config_path,
+		.config_fd = r->fd[ROLE_CONFIG],
+		.policy_fd = r->fd[ROLE_POLICY_FILE],
+		.resolv_conf_fd = r->fd[ROLE_RESOLV_CONF],
+		.environ = environ,
+	};
+}

@@ -1,0 +1,310 @@
+/* What is made before the first worker: settings, CA, areas, listeners, files. After it:
+ * supervisor.c, which starts the worker with all of it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/state.h"
+#include "control/areas.h"
+#include "control/files.h"
+#include "control/ports.h"
+#include "control/sources.h"
+#include "control/supervisor.h"
+#include "control/supervisor_int.h"
+#include "proxy/ca.h"
+
+#define CA_PEM_MAX (64u << 10)
+
+static void supervisor_wipe(struct strbuf *b)
+{
+	if (b->p)
+		explicit_bzero(b->p, b->cap);
+	strbuf_fini(b);
+}
+
+/* The settings without their policy: it may be large, and the worker reads it by itself. */
+static int supervisor_load(
+	struct supervisor *s, const struct roles *r, struct settings **out, struct errmsg *msg)
+{
+	struct settings_source src = sources_settings(r, s->config_path, s->environ);
+	int ret;
+
+	ret = settings_load(&src, out, msg);
+	if (ret < 0)
+		return ret;
+	policy_unref((*out)->policy);
+	(*out)->policy = NULL;
+	(void)malloc_trim(0);
+	return 0;
+}
+
+static int supervisor_ca_from_file(const char *path, struct ca **out, struct errmsg *msg)
+{
+	struct strbuf pem;
+	int ret;
+	int fd;
+
+	ret = files_open_secret(path, &fd, msg);
+	if (ret < 0)
+		return ret;
+	strbuf_init(&pem, CA_PEM_MAX);
+	ret = strbuf_read_fd(&pem, fd);
+	(void)close(fd);
+	if (ret < 0)
+		ret = errmsg_set(msg, ret, "%s: expected a PEM file", err_text(ret));
+	else
+		ret = ca_from_pem(strbuf_slice(&pem), out, msg);
+	supervisor_wipe(&pem);
+	return ret == -ENOENT ? -EIO : ret;
+}
+
+static int supervisor_ca_to_file(const char *path, const struct ca *ca, struct errmsg *msg)
+{
+	struct strbuf pem;
+	int ret;
+
+	strbuf_init(&pem, CA_PEM_MAX);
+	ret = ca_to_pem(ca, &pem);
+	if (ret < 0)
+		ret = errmsg_set(msg, ret, "%s", err_text(ret));
+	else
+		ret = files_create_secret(path, strbuf_slice(&pem), msg);
+	supervisor_wipe(&pem);
+	return ret;
+}
+
+/* Loads the CA that is kept, or makes one, and keeps it where that is wanted. */
+static int supervisor_make_ca(const struct supervisor *s, struct ca **out, struct errmsg *msg)
+{
+	const char *path = s->settings->ca_key;
+	int ret;
+
+	if (path) {
+		ret = supervisor_ca_from_file(path, out, msg);
+		if (ret != -ENOENT)
+			return ret < 0 ? errmsg_prefix(msg, ret, "EGRESS_CA_KEY: %s", path) : 0;
+	}
+	ret = ca_new(out, msg);
+	if (ret == 0 && path) {
+		ret = supervisor_ca_to_file(path, *out, msg);
+		if (ret < 0)
+			ret = errmsg_prefix(msg, ret, "EGRESS_CA_KEY");
+	}
+	return ret;
+}
+
+/* Writes the CA into the secret area and takes our own mapping away again. */
+static int supervisor_store_ca(const struct ca *ca, int fd, struct errmsg *msg)
+{
+	struct strbuf blob;
+	void *area = NULL;
+	int ret;
+
+	strbuf_init(&blob, CA_BLOB_MAX);
+	ret = ca_encode(ca, &blob);
+	if (ret == 0)
+		ret = state_map(fd, AREA_SECRET_LEN, &area);
+	if (ret == 0) {
+		ret = state_cell_write(
+			(uint8_t *)area + AREA_SECRET_CA, AREA_SECRET_CA_LEN, strbuf_slice(&blob));
+		(void)munmap(area, AREA_SECRET_LEN);
+	}
+	supervisor_wipe(&blob);
+	if (ret < 0)
+		return errmsg_set(msg, ret, "secret area: %s", err_text(ret));
+	return 0;
+}
+
+static int supervisor_areas(struct supervisor *s, const struct ca *ca, struct errmsg *msg)
+{
+	int ret;
+
+	ret = state_create("egress-secret", AREA_SECRET_LEN, true, &s->roles.fd[ROLE_AREA_SECRET]);
+	if (ret == STATE_DEGRADED)
+		log_warn(
+			"supervisor", "the secret area cannot be locked in memory (memlock limit)");
+	if (ret >= 0)
+		ret = state_create(
+			"egress-plain", area_plain_len(), false, &s->roles.fd[ROLE_AREA_PLAIN]);
+	if (ret < 0)
+		return errmsg_set(msg, ret, "areas: %s", err_text(ret));
+	return supervisor_store_ca(ca, s->roles.fd[ROLE_AREA_SECRET], msg);
+}
+
+static int supervisor_write_cert(const struct supervisor *s, struct errmsg *msg)
+{
+	int ret;
+
+	ret = files_replace(
+		s->settings->ca_cert_out, strbuf_slice(&s->ca_cert), 0644, s->own_cert_dir, msg);
+	if (ret < 0)
+		return errmsg_prefix(msg, ret,
+			"the CA certificate cannot be written (set EGRESS_CA_CERT_OUT%s)",
+			s->own_cert_dir ? " or XDG_STATE_HOME" : "");
+	return 0;
+}
+
+/* CA, areas, certificate. The key leaves this process's memory with the end of this call. */
+static int supervisor_secrets(struct supervisor *s, struct errmsg *msg)
+{
+	struct ca *ca = NULL;
+	int ret;
+
+	ret = supervisor_make_ca(s, &ca, msg);
+	if (ret < 0)
+		return ret;
+	ret = supervisor_areas(s, ca, msg);
+	if (ret == 0) {
+		ret = ca_cert_pem(ca, &s->ca_cert);
+		if (ret < 0)
+			ret = errmsg_set(msg, ret, "CA certificate: %s", err_text(ret));
+	}
+	ca_free(ca);
+	return ret < 0 ? ret : supervisor_write_cert(s, msg);
+}
+
+static int supervisor_open_trust(const char *path, int *fd, struct errmsg *msg)
+{
+	*fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (*fd >= 0)
+		return 0;
+	return errmsg_set(msg, -errno,
+		"OPENSANDBOX_EGRESS_MITMPROXY_UPSTREAM_TRUST_DIR: %s: %s: expected a PEM file or a "
+		"directory of them",
+		path, err_text(-errno));
+}
+
+static int supervisor_open_files(struct supervisor *s, struct errmsg *msg)
+{
+	const struct settings *set = s->settings;
+	int ret;
+
+	ret = ports_open(&set->proxy_addr, set->proxy_port, &s->roles.fd[ROLE_PROXY],
+		&s->roles.fd[ROLE_PROXY_V6], msg);
+	if (ret == 0)
+		ret = supervisor_open_trust(set->upstream_trust, &s->roles.fd[ROLE_TRUST], msg);
+	if (ret == 0 && set->audit_file) {
+		ret = files_open_audit(set->audit_file, &s->roles.fd[ROLE_AUDIT], msg);
+		if (ret < 0)
+			ret = errmsg_prefix(msg, ret, "EGRESS_AUDIT");
+	}
+	return ret;
+}
+
+int supervisor_start(struct supervisor *s, struct errmsg *msg)
+{
+	struct roles all;
+	int ret;
+
+	ret = sources_open(s->config_path, s->environ, false, &all, msg);
+	if (ret < 0)
+		return ret;
+	roles_update(&s->roles, &all);
+	ret = supervisor_load(s, &s->roles, &s->settings, msg);
+	if (ret < 0)
+		return ret;
+	log_setup(s->settings->log_level, STDERR_FILENO, "egress");
+	s->own_cert_dir = s->settings->ca_cert_default;
+	/* Listeners first: a second copy must not write its CA over the one in use. */
+	ret = supervisor_open_files(s, msg);
+	if (ret < 0)
+		return ret;
+	return supervisor_secrets(s, msg);
+}
+
+void supervisor_init(struct supervisor *s, const char *config_path, char *const *environ)
+{
+	*s = (struct supervisor){.config_path = config_path,
+		.environ = environ,
+		.signal_fd = -1,
+		.control_fd = -1,
+		.backoff_ms = SUPERVISOR_BACKOFF_MS};
+	roles_init(&s->roles);
+	strbuf_init(&s->ca_cert, CA_PEM_MAX);
+}
+
+void supervisor_fini(struct supervisor *s)
+{
+	roles_fini(&s->roles);
+	strbuf_fini(&s->ca_cert);
+	settings_free(s->settings);
+	s->settings = NULL;
+	if (s->signal_fd >= 0)
+		(void)close(s->signal_fd);
+}
+
+/* A change of these needs new sockets or a new CA: said, not done. */
+static void supervisor_warn_fixed(const struct settings *was, const struct settings *is)
+{
+	if (!netaddr_eq(&was->proxy_addr, &is->proxy_addr) || was->proxy_port != is->proxy_port)
+		log_warn("supervisor", "proxy_addr has changed: it counts after a restart only");
+}
+
+/* The audit file anew, if the settings name another one or it was moved away. */
+static int supervisor_reopen_audit(
+	const struct supervisor *s, const char *path, int *fd, struct errmsg *msg)
+{
+	if (!path)
+		return 0;
+	if (s->roles.fd[ROLE_AUDIT] >= 0 && files_is_same(path, s->roles.fd[ROLE_AUDIT]))
+		return 0;
+	return files_open_audit(path, fd, msg);
+}
+
+int supervisor_reload(struct supervisor *s, struct roles *fresh, struct errmsg *msg)
+{
+	struct settings *settings = NULL;
+	struct roles all;
+	int ret;
+
+	ret = sources_open(s->config_path, s->environ, true, fresh, msg);
+	if (ret < 0)
+		return ret;
+	all = *fresh; /* a view: fresh keeps the descriptors */
+	all.fd[ROLE_RESOLV_CONF] = s->roles.fd[ROLE_RESOLV_CONF];
+	ret = supervisor_load(s, &all, &settings, msg);
+	if (ret < 0)
+		goto fail;
+	ret = supervisor_open_trust(settings->upstream_trust, &fresh->fd[ROLE_TRUST], msg);
+	if (ret < 0)
+		goto fail;
+	ret = supervisor_reopen_audit(s, settings->audit_file, &fresh->fd[ROLE_AUDIT], msg);
+	if (ret < 0)
+		goto fail;
+	supervisor_warn_fixed(s->settings, settings);
+	settings_free(s->settings);
+	s->settings = settings;
+	s->own_cert_dir = settings->ca_cert_default;
+	log_setup(settings->log_level, STDERR_FILENO, "egress");
+	/* Whoever removed it may want it back; failing to is no reason to refuse the rest. */
+	ret = supervisor_write_cert(s, msg);
+	if (ret < 0)
+		log_error("supervisor", "%s", msg->text);
+	return 0;
+fail:
+	settings_free(settings);
+	roles_fini(fresh);
+	return ret;
+}
+
+int supervisor_rotate(struct supervisor *s, struct errmsg *msg)
+{
+	struct roles fresh;
+	int ret;
+
+	if (!s->settings->audit_file)
+		return errmsg_set(msg, E_VALUE, "no audit file");
+	ret = files_rotate_audit(s->settings->audit_file, msg);
+	if (ret < 0)
+		return ret;
+	roles_init(&fresh);
+	ret = files_open_audit(s->settings->audit_file, &fresh.fd[ROLE_AUDIT], msg);
+	if (ret < 0)
+		return ret;
+	roles_update(&s->roles, &fresh);
+	return 0;
+}
