@@ -174,6 +174,7 @@ static const int proc_sanitizer[] = {
 	SYS_stat,
 	SYS_readlink,
 	SYS_arch_prctl,
+	SYS_getdents,
 #endif
 };
 
