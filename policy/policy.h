@@ -18,11 +18,11 @@ enum rule_kind { RULE_NAME, RULE_WILDCARD, RULE_CIDR, RULE_ANY /* ports only */ 
 
 /* One rule as written by its author; target is a normal form. Input of policy_new. */
 struct rule {
-	bool allow;
 	enum rule_kind kind;
+	bool allow;
+	struct netcidr cidr; /* RULE_CIDR; an IP is a /128 */
 	char *target;        /* RULE_NAME: "a.b"; RULE_WILDCARD: "b" of "*.b"; else NULL */
 	char *written;       /* the target as the author wrote it, trimmed, for people and GET */
-	struct netcidr cidr; /* RULE_CIDR; an IP is a /128 */
 	uint16_t *ports;     /* sorted; NULL: every port */
 	size_t n_ports;
 };

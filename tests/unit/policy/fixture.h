@@ -1,16 +1,14 @@
 /* Policies and texts for the tests of this folder, from one line of text. */
 #pragma once
 
-/* clang-format off: cmocka needs these first and in this order */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-/* clang-format on */
-
 #include <stdio.h>
 #include <stdlib.h>
+
+#include <cmocka.h>
 
 #include "base/arena.h"
 #include "policy/policy.h"
