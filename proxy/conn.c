@@ -483,6 +483,8 @@ bool conn_clean_end(const struct conn *c)
 
 void conn_shutdown(struct conn *c)
 {
+	if (c->io->scratch_owner == c)
+		conn_release_scratch(c->io); /* before close_notify, not behind it */
 	if (c->ssl && !c->error && SSL_is_init_finished(c->ssl)) {
 		SSL_shutdown(c->ssl);
 		ERR_clear_error();

@@ -144,7 +144,5 @@ void intercept_handshake(struct session *s)
 		session_free(s, REASON_CLIENT_TLS);
 		return;
 	}
-	session_move(s, SESSION_HTTP);
-	s->deadline.at_ms = clock_mono_ms() + s->px->config.client_idle_ms;
-	h1_client_run(&s->h1);
+	session_start_http(s);
 }

@@ -314,10 +314,13 @@ static void session_peek_other(struct session *s)
 	session_free(s, s->connect.reason);
 }
 
-static void session_peek_http(struct session *s)
+void session_start_http(struct session *s)
 {
 	event_del(&s->silence);
 	session_move(s, SESSION_HTTP);
+	/* a driver that answered CONNECT is through; what is inside is a new conversation */
+	h1_client_fini(&s->h1);
+	h1_client_init(&s->h1, s);
 	s->deadline.at_ms = clock_mono_ms() + s->px->config.head_timeout_ms;
 	h1_client_run(&s->h1);
 }
@@ -357,7 +360,7 @@ void session_peek(struct session *s)
 	}
 	kind = peek_http(in);
 	if (kind == PEEK_HTTP)
-		session_peek_http(s);
+		session_start_http(s);
 	else if (kind == PEEK_MORE && !s->silent && !ended)
 		conn_want_read(&s->conn);
 	else

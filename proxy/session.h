@@ -81,5 +81,7 @@ struct slice session_via_name(const struct session *s);
 void session_move(struct session *s, enum session_state to);
 /* A refusal that no exchange tells of (an alert, a closed tunnel) goes on record. */
 void session_note(struct session *s, enum reason reason, const char *detail);
+/* Requests come next. The session may be gone when this returns. */
+void session_start_http(struct session *s);
 /* s->connect allows a tunnel to s->pinned. The session may be gone when this returns. */
 void session_tunnel(struct session *s);
