@@ -105,9 +105,15 @@ class Build:
             return {t["name"]: t for t in json.load(f)}
 
     def targets(self):
-        """Names of meson's targets."""
+        """Meson's programs: name to path in the build directory."""
         with open(self.dir / "meson-info" / "intro-targets.json") as f:
-            return [t["name"] for t in json.load(f)]
+            return {t["name"]: os.path.relpath(t["filename"][0], self.dir)
+                    for t in json.load(f) if t["type"] == "executable"}
+
+    def programs(self):
+        """What scripts run: everything but the unit tests and fuzz targets."""
+        return [p for p in self.targets().values()
+                if not p.startswith(("tests/unit/", "tests/fuzz/"))]
 
     def target(self, test):
         return os.path.relpath(test["cmd"][0], self.dir)

@@ -145,9 +145,11 @@ def shell_files():
 
 
 def check_harness(results):
-    """The harness judges everything else, so it is tested too."""
-    code, text = call([sys.executable, str(ROOT / "tests/harness/test_harness.py")])
-    results.ok("harness") if code == 0 else results.fail("harness", text)
+    """The harness and the tools of the scripts judge everything else, so they are tested too."""
+    for name in tracked("tests/harness/test_*.py", "tests/tools/test_*.py"):
+        code, text = call([sys.executable, str(ROOT / name)])
+        label = "harness/" + Path(name).stem
+        results.ok(label) if code == 0 else results.fail(label, text)
 
 
 def check_shell(results):

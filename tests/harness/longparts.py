@@ -68,10 +68,14 @@ def fuzz(results, only=None):
         print("{:20} {:>12} {:>7} {:>9} {:>7} {:>7}".format(name, *rows[name]))
 
 
-def fuzzed_file(name):
-    """fuzz_<file>.c tests the one file of that name."""
+def fuzzed_files(name):
+    """fuzz_<file>.c tests the one file of that name, or those after `covers:` in its comment."""
+    text = (ROOT / "tests" / "fuzz" / f"fuzz_{name}.c").read_text()
+    named = re.search(r"\bcovers: ([a-z0-9_/. ]+\.c)\b", text)
+    if named:
+        return [ROOT / n for n in named[1].split()]
     hits = [p for p in ROOT.glob(f"*/{name}.c") if p.parent.name not in ("tests", "build")]
-    return hits[0] if len(hits) == 1 else None
+    return hits if len(hits) == 1 else []
 
 
 def find_entry(text, source, where):
@@ -99,10 +103,6 @@ def coverage(results, only=None):
     work.mkdir()
     print(f"{'file':32} {'corpus':>7} {'lines':>7} {'missed':>7} {'covered':>8}")
     for name in names:
-        source = fuzzed_file(name)
-        if source is None:
-            results.fail(f"coverage/{name}", f"no single file {name}.c that this target tests")
-            continue
         program = str(build.dir / "tests/fuzz" / f"fuzz-{name}")
         raw, data = str(work / f"{name}.raw"), str(work / f"{name}.data")
         log = ""
@@ -113,17 +113,28 @@ def coverage(results, only=None):
             log += text
             if code != 0:
                 break
-        entry = find_entry(text, source, build.dir) if code == 0 else None
-        if entry is None:
+        if code != 0:
             results.fail(f"coverage/{name}", log)
             continue
-        lines = entry["summary"]["lines"]["count"]
-        missed = lines - entry["summary"]["lines"]["covered"]
-        percent = 100.0 * (lines - missed) / max(lines, 1)
-        n = len(list(corpus(name).glob("*")))
-        print(f"{str(source.relative_to(ROOT)):32} {n:>7} {lines:>7} {missed:>7} {percent:>7.1f}%")
-        if percent >= COVERAGE_MIN:
-            results.ok(f"coverage/{name}")
-        else:
-            _, text = call(["llvm-cov-14", "show", program, f"-instr-profile={data}"])
-            results.fail(f"coverage/{name}", "never run:\n" + never_run(text, source))
+        sources = fuzzed_files(name)
+        if not sources:
+            results.fail(f"coverage/{name}", f"no single file {name}.c; say `covers: FILE.c`")
+        for source in sources:
+            coverage_row(results, name, source, find_entry(text, source, build.dir),
+                         ["llvm-cov-14", "show", program, f"-instr-profile={data}"])
+
+
+def coverage_row(results, name, source, entry, show):
+    shown = str(source.relative_to(ROOT))
+    if entry is None:
+        results.fail(f"coverage/{name}/{shown}", "is not in the program")
+        return
+    lines = entry["summary"]["lines"]["count"]
+    missed = lines - entry["summary"]["lines"]["covered"]
+    percent = 100.0 * (lines - missed) / max(lines, 1)
+    n = len(list(corpus(name).glob("*")))
+    print(f"{shown:32} {n:>7} {lines:>7} {missed:>7} {percent:>7.1f}%", flush=True)
+    if percent >= COVERAGE_MIN:
+        results.ok(f"coverage/{name}/{shown}")
+    else:
+        results.fail(f"coverage/{name}/{shown}", "never run:\n" + never_run(call(show)[1], source))

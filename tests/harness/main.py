@@ -45,6 +45,18 @@ def prepare(results, variant, targets=()):
     return build
 
 
+def prepare_programs(results):
+    """The gcc build without the unit tests, for a script alone."""
+    build = Build("gcc-asan")
+    try:
+        build.setup()
+        build.ninja(build.programs() or ["all"])
+    except BuildError as e:
+        results.fail("build-gcc-asan", str(e))
+        return None
+    return build
+
+
 def run_checks(results, names, gcc=None, clang=None):
     """tidy and analyzer need only the compile commands, so set up is enough."""
     def commands(build, variant):
@@ -138,7 +150,7 @@ def run_script_named(results, build, name):
     if prefix is None:
         results.skip(name, "needs root")
         return True
-    build = prepare(results, build.name)
+    build = prepare_programs(results)
     seconds = scripts.LONG_SECONDS_MAX if folder == "long" else scripts.SCRIPT_SECONDS_MAX
     if build:
         scripts.count(results, "gcc", path, build, cases, prefix, seconds)
@@ -216,14 +228,14 @@ def long_script(results, name, path):
     if prefix is None:
         results.skip(name, "needs root")
         return
-    build = prepare(results, "gcc-asan")
+    build = prepare_programs(results)
     if build:
         scripts.count(results, "gcc", path, build, prefix=prefix,
                       seconds=scripts.LONG_SECONDS_MAX)
 
 
 def run_netns(results):
-    build = prepare(results, "gcc-asan")
+    build = prepare_programs(results)
     if build:
         scripts.run_netns(results, "gcc", build)
 

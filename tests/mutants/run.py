@@ -83,8 +83,8 @@ class Copy:
         return None
 
     def compile(self, test):
-        targets = [self.build.target(test)] if isinstance(test, dict) else []
-        self.build.ninja(targets)
+        self.build.ninja([self.build.target(test)] if isinstance(test, dict)
+                         else self.build.programs())
 
     def passes(self, test, seconds=TEST_SECONDS_MAX):
         if isinstance(test, dict):
