@@ -246,7 +246,7 @@ int settings_decode(struct settings_run *run, enum setting_id id)
 	struct slice text;
 	int ret;
 
-	if (!v->set && !setting_steps[id].has_default)
+	if (id == SETTING_POLICY || (!v->set && !setting_steps[id].has_default))
 		return 0;
 	text = slice_str(v->set ? v->text : setting_row(id)->def);
 	if (setting_steps[id].decode)

@@ -220,20 +220,22 @@ void settings_print_table(struct strbuf *out)
 	}
 }
 
-/* Words of text, wrapped and indented; backquotes are for Markdown and stay out. */
-static void setting_print_wrapped(struct strbuf *out, const char *text)
+/* Words of text after a first one, wrapped and indented; backquotes are for Markdown and stay out.
+ */
+static void setting_print_wrapped(struct strbuf *out, const char *first, const char *text)
 {
 	struct slice rest = slice_str(text);
-	size_t column = 0;
+	size_t column = 12 + strlen(first);
 	struct slice word;
 	size_t i;
 
+	strbuf_printf(out, "            %s", first);
 	while (rest.p) {
 		word = slice_cut(&rest, ' ');
-		if (column == 0 || column + 1 + word.len > 76) {
-			strbuf_str(out, column == 0 ? "            " : "\n            ");
+		if (column + 1 + word.len > 78) {
+			strbuf_str(out, "\n            ");
 			column = 12;
-		} else {
+		} else if (column > 12) {
 			strbuf_char(out, ' ');
 			column++;
 		}
@@ -255,8 +257,8 @@ void settings_print_help(struct strbuf *out)
 			strbuf_printf(out, "      %s, ", setting_rows[i].key);
 		else
 			strbuf_str(out, "      ");
-		strbuf_printf(out, "%s\n            default: ", setting_rows[i].env);
-		strbuf_printf(out, "%s\n", setting_rows[i].def);
-		setting_print_wrapped(out, setting_rows[i].meaning);
+		strbuf_printf(out, "%s\n", setting_rows[i].env);
+		setting_print_wrapped(out, "default:", setting_rows[i].def);
+		setting_print_wrapped(out, "", setting_rows[i].meaning);
 	}
 }
