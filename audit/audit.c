@@ -14,6 +14,7 @@
 #include "audit/ring.h"
 #include "audit/sink.h"
 #include "audit/slot.h"
+#include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/state.h"
@@ -154,14 +155,13 @@ static void audit_gap(struct audit *a)
 int audit_open(void *area, struct slice sandbox, int fd_file, bool to_stdout, struct audit **out,
 	struct errmsg *msg)
 {
-	struct audit *a = calloc(1, sizeof(*a));
+	struct audit *a = xcalloc(1, sizeof(*a));
 	char *at = (char *)area + AUDIT_PAGE;
 	struct file_tail tail = {0};
 	struct slot_area *slots = (void *)at;
 	bool fresh;
 	int ret;
 
-	REQUIRE(a);
 	a->head = area;
 	ret = audit_area_open(a, &fresh, msg);
 	if (ret == 0 && fd_file >= 0)
@@ -198,19 +198,17 @@ void audit_start(struct audit *a, struct event_base *base)
 
 void audit_close(struct audit *a)
 {
+	bool drained;
+
 	if (!a)
 		return;
-	for (;;) {
-		uint32_t n = audit_pump(a, true);
-
-		if (!sink_finish(a->sink)) {
-			log_error("audit", "%llu bytes of the trail could not be written out",
-				(unsigned long long)ring_used(a->ring));
-			break;
-		}
-		if (n == 0)
-			break;
-	}
+	/* Draining makes room for what waits, which is then to be drained. */
+	do {
+		drained = sink_finish(a->sink);
+	} while (audit_pump(a, true) > 0 && drained);
+	if (!drained)
+		log_error("audit", "%llu bytes of the trail could not be written out",
+			(unsigned long long)ring_used(a->ring));
 	sink_free(a->sink);
 	refusal_free(a->refusals);
 	slot_free(a->slots);

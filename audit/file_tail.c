@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/arena.h"
+
 /* A whole line with the newline before it, and a torn one behind it. */
 #define FILE_TAIL_BYTES (2 * RING_LINE_MAX + 2)
 #define FILE_TAIL_START "{\"v\":1,\"seq\":"
@@ -91,8 +93,7 @@ int file_tail_read(int fd, struct file_tail *t, struct errmsg *msg)
 		return 0;
 	size = (uint64_t)st.st_size;
 	len = size < FILE_TAIL_BYTES ? (size_t)size : FILE_TAIL_BYTES;
-	buf = malloc(len);
-	REQUIRE(buf);
+	buf = xmalloc(len);
 	ret = file_tail_load(fd, size - len, buf, len);
 	if (ret < 0)
 		(void)errmsg_set(msg, ret, "the audit file cannot be read: %s", err_text(ret));

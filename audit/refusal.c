@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/arena.h"
 #include "base/state.h"
 
 #define REFUSAL_ALL (REFUSAL_SUMS + REASON_MAX)
@@ -49,11 +50,10 @@ size_t refusal_area_size(void)
 struct refusals *refusal_new(
 	struct refusal_area *area, const struct ring *ring, struct slice sandbox)
 {
-	struct refusals *f = calloc(1, sizeof(*f));
+	struct refusals *f = xcalloc(1, sizeof(*f));
 	struct ring_source done = ring_source(ring);
 	uint64_t n = 0;
 
-	REQUIRE(f);
 	f->area = area;
 	f->tail = done.staged_tail;
 	f->sandbox_len = slice_first(sandbox, EVENT_SANDBOX_MAX).len;

@@ -5,6 +5,7 @@
 
 #include <openssl/evp.h>
 
+#include "base/arena.h"
 #include "base/state.h"
 
 #define RING_PREFIX "{\"v\":1,\"seq\":"
@@ -53,9 +54,8 @@ size_t ring_area_size(void)
 
 struct ring *ring_new(struct ring_area *area)
 {
-	struct ring *r = calloc(1, sizeof(*r));
+	struct ring *r = xcalloc(1, sizeof(*r));
 
-	REQUIRE(r);
 	r->area = area;
 	r->ctx = EVP_MD_CTX_new();
 	REQUIRE(r->ctx && EVP_DigestInit_ex(r->ctx, EVP_sha256(), NULL) == 1);
@@ -304,9 +304,8 @@ bool ring_line_parse(struct slice line, uint64_t *seq, struct slice *prev)
 
 struct ring_sha *ring_sha_new(void)
 {
-	struct ring_sha *h = calloc(1, sizeof(*h));
+	struct ring_sha *h = xcalloc(1, sizeof(*h));
 
-	REQUIRE(h);
 	h->ctx = EVP_MD_CTX_new();
 	REQUIRE(h->ctx && EVP_DigestInit_ex(h->ctx, EVP_sha256(), NULL) == 1);
 	return h;

@@ -11,6 +11,7 @@
 
 #include <event2/event.h>
 
+#include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/state.h"
@@ -84,9 +85,8 @@ static void sink_stdout_prepare(struct sink *s)
 
 struct sink *sink_new(struct ring *ring, int fd_file, int fd_stdout, uint64_t *torn)
 {
-	struct sink *s = calloc(1, sizeof(*s));
+	struct sink *s = xcalloc(1, sizeof(*s));
 
-	REQUIRE(s);
 	s->ring = ring;
 	s->torn = torn;
 	sink_out_open(s, &s->file, fd_file, RING_FILE);

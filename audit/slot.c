@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/arena.h"
 #include "base/state.h"
 
 #define SLOT_RECORD_BIT 1U /* which record counts; the rest of the word is the state */
@@ -92,10 +93,9 @@ static int slot_rank_cmp(const void *a, const void *b)
 /* Free list and queue of ended slots from what the area holds. */
 static void slot_recover(struct slots *s, uint64_t done)
 {
-	struct slot_rank *rank = calloc(s->area->peak + 1, sizeof(*rank));
+	struct slot_rank *rank = xcalloc(s->area->peak + 1, sizeof(*rank));
 	uint32_t n = 0;
 
-	REQUIRE(rank);
 	for (uint64_t i = s->area->peak; i-- > 0;) {
 		struct audit_slot *slot = &s->area->pages[i].slot;
 
@@ -131,9 +131,9 @@ static void slot_recover(struct slots *s, uint64_t done)
 
 struct slots *slot_new(struct slot_area *area, uint64_t done)
 {
-	struct slots *s = calloc(1, sizeof(*s));
+	struct slots *s = xcalloc(1, sizeof(*s));
 
-	REQUIRE(s && area->peak <= SLOT_ALL);
+	REQUIRE(area->peak <= SLOT_ALL);
 	s->area = area;
 	slot_recover(s, done);
 	return s;
