@@ -167,7 +167,5 @@ bool policy_addr_rule_allows(const struct policy *p, const struct netaddr *a, ui
 {
 	struct addr_hit hit = check_addr_find(p, a, port);
 
-	if (hit.deny != RULE_NONE)
-		return false;
-	return hit.allow != RULE_NONE || (hit.allow_any != RULE_NONE && !check_is_special(a));
+	return hit.deny == RULE_NONE && hit.allow != RULE_NONE;
 }

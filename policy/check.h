@@ -36,6 +36,6 @@ struct verdict policy_check_answer(const struct policy *p, const struct private_
 
 bool private_names_has(const struct private_names *priv, struct slice name);
 
-/* An IP or CIDR rule (or a ports-only rule that covers it) allows this address and none denies it.
- */
+/* An IP or CIDR rule allows this address and none denies it. A rule for ports alone says nothing
+ * about an address, so it opens no private one to writes. */
 bool policy_addr_rule_allows(const struct policy *p, const struct netaddr *a, uint16_t port);

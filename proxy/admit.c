@@ -105,7 +105,8 @@ void admit_request(
 	memset(out, 0, sizeof(*out));
 	out->kind = method_reads(r->head->method) ? AUDIT_READ : AUDIT_WRITE;
 	out->verdict.rule = POLICY_DEFAULT_RULE;
-	if (r->pinned && !authority_same(r->target, r->pinned, r->pinned->port)) {
+	if ((r->pinned && !authority_same(r->target, r->pinned, r->pinned->port)) ||
+		(r->port != 0 && r->target->port != r->port)) {
 		admission_set(out, REASON_NAME_MISMATCH);
 		return;
 	}

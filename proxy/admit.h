@@ -21,6 +21,7 @@ struct admission {
 struct admit_request {
 	const struct authority *target; /* canonical; has_port is set */
 	const struct authority *pinned; /* SNI, CONNECT's authority; NULL: none */
+	uint16_t port;                  /* of the redirect or CONNECT; 0: none */
 	const struct h1_head *head;
 	const struct request_target *form; /* for path and query */
 	bool upgrade;                      /* Upgrade to something but h2c */

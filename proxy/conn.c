@@ -398,7 +398,7 @@ ssize_t conn_read(struct conn *c, char *buf, size_t len)
 
 	/* nothing new since the last short read: not worth asking TLS */
 	if (c->drained && !conn_buffered(c))
-		return c->error ? c->error : -EAGAIN;
+		return -EAGAIN; /* a failure of the socket makes an event of its own */
 	if (!c->ssl) {
 		ssize_t got;
 

@@ -79,7 +79,7 @@ static void h1_client_framing(struct h1_client *h, const struct h1_head *head)
 		h->keep_alive = false;
 }
 
-static void h1_client_switching(struct h1_client *h, const struct h1_head *head)
+static void h1_client_unframed(struct h1_client *h, const struct h1_head *head)
 {
 	struct conn *c = h1_client_conn(h);
 
@@ -95,7 +95,11 @@ static void on_h1_response_head(void *driver, const struct h1_head *head)
 
 	if (head->status < 200) {
 		if (head->status == 101 || !h->http_1_0)
-			h1_client_switching(h, head);
+			h1_client_unframed(h, head);
+		return;
+	}
+	if (h->session->state == SESSION_PEEK) {
+		h1_client_unframed(h, head); /* 200 to CONNECT: what follows is not HTTP's */
 		return;
 	}
 	h1_client_framing(h, head);

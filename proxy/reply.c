@@ -67,7 +67,11 @@ static void reply_sentence(const struct exchange *ex, struct strbuf *b)
 	strbuf_str(b, reason_text(ex->reason));
 	if (ex->detail)
 		strbuf_printf(b, " (%s)", ex->detail);
-	if (reason_status(ex->reason) == 403 && ex->rule_len > 0)
+	/* which rule: one of the policy's where reach was refused, else the read-only rule itself
+	 */
+	if (remedy && strcmp(remedy, BY_WRITE_HOST) == 0)
+		strbuf_str(b, "; read-only rule");
+	else if (reason_status(ex->reason) == 403 && ex->rule_len > 0)
 		strbuf_printf(b, "; %.*s", (int)ex->rule_len, ex->rule);
 	if (remedy)
 		strbuf_printf(b, "; %s", remedy);

@@ -114,10 +114,12 @@ static void on_session_drained(void *arg)
 		tunnel_client_drained(s->tunnel);
 		break;
 	case SESSION_LINGER:
-		if (s->conn.error)
+		if (s->conn.error) {
 			session_free(s, REASON_CLIENT_CLOSED);
-		else
-			shutdown(s->conn.fd, SHUT_WR);
+			break;
+		}
+		shutdown(s->conn.fd, SHUT_WR);
+		s->deadline.at_ms = clock_mono_ms() + SESSION_LINGER_MS;
 		break;
 	case SESSION_PEEK:
 	case SESSION_HANDSHAKE:
@@ -222,7 +224,9 @@ void session_close(struct session *s)
 		session_free(s, REASON_CLIENT_CLOSED);
 		return;
 	}
-	s->deadline.at_ms = clock_mono_ms() + SESSION_LINGER_MS;
+	/* the wait for the client's end begins when it has everything */
+	s->deadline.at_ms = clock_mono_ms() +
+		(conn_backlogged(&s->conn) ? s->px->config.stream_idle_ms : SESSION_LINGER_MS);
 	conn_want_read(&s->conn);
 }
 
