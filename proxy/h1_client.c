@@ -77,6 +77,10 @@ static void h1_client_framing(struct h1_client *h, const struct h1_head *head)
 	h->response_chunked = unknown && !h->http_1_0;
 	if ((unknown && h->http_1_0) || h->state == H1_CLIENT_BODY || h->client_ended)
 		h->keep_alive = false;
+	/* behind a request that was not understood nothing can be trusted to be one */
+	if (h->ex->own_answer &&
+		(head->status == 400 || head->status == 408 || head->status == 431))
+		h->keep_alive = false;
 }
 
 static void h1_client_unframed(struct h1_client *h, const struct h1_head *head)

@@ -71,7 +71,7 @@ static void reply_sentence(const struct exchange *ex, struct strbuf *b)
 	 */
 	if (remedy && strcmp(remedy, BY_WRITE_HOST) == 0)
 		strbuf_str(b, "; read-only rule");
-	else if (reason_status(ex->reason) == 403 && ex->rule_len > 0)
+	else if (remedy && ex->reason != REASON_NAME_MISMATCH && ex->rule_len > 0)
 		strbuf_printf(b, "; %.*s", (int)ex->rule_len, ex->rule);
 	if (remedy)
 		strbuf_printf(b, "; %s", remedy);
