@@ -29,7 +29,7 @@ THIRD_PARTY = [
 ]
 SYSTEM = re.compile(r"((sys|linux|net|netinet|netpacket|arpa|asm|sanitizer)/[a-z0-9_/.-]+|"
                     r"(arpa|assert|ctype|dirent|elf|endian|err|errno|fcntl|ftw|getopt|glob|grp|"
-                    r"ifaddrs|inttypes|libgen|limits|math|mntent|netdb|poll|pthread|pwd|sched|"
+                    r"ifaddrs|inttypes|libgen|limits|malloc|math|mntent|netdb|poll|pthread|pwd|sched|"
                     r"search|setjmp|signal|spawn|stdalign|stdarg|stdatomic|stdbool|stddef|stdint|"
                     r"stdio|stdlib|stdnoreturn|string|strings|syscall|sysexits|syslog|termios|"
                     r"time|ucontext|unistd|wait|wchar)\.h)")
