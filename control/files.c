@@ -18,8 +18,8 @@
 
 #define FILES_PATH_MAX 4096
 #define FILES_NAME_MAX 40
-/* A worker that was just killed may hold its lock for a moment: 20 tries of 50 ms. */
-#define FILES_LOCK_TRIES 20
+/* A worker that was just killed may hold its lock for a moment: 10 tries of 50 ms. */
+#define FILES_LOCK_TRIES 10
 #define FILES_LOCK_WAIT_NS 50000000
 
 static int files_fail(struct errmsg *msg, const char *path, int err, const char *expected)

@@ -87,22 +87,24 @@ static int settings_env_unknown(struct settings_run *run, struct slice name)
 }
 
 static int settings_env_other(
-	struct settings_run *run, const struct setting_other_row *row, struct slice value)
+	struct settings_run *run, enum setting_other what, struct slice name, struct slice value)
 {
-	if (value.len == 0 && row->what != OTHER_UNSUPPORTED)
+	struct slice shown = slice_first(name, 100);
+
+	if (value.len == 0 && what != OTHER_UNSUPPORTED)
 		return 0; /* the replaced image reads empty as not set */
-	switch (row->what) {
+	switch (what) {
 	case OTHER_NO_EFFECT:
-		settings_warn(run, "%s: no effect in mode proxy", row->env);
+		settings_warn(run, "%.*s: no effect in mode proxy", SLICE_FMT(shown));
 		return 0;
 	case OTHER_REFUSED:
 		return errmsg_set(run->msg, E_VALUE,
-			"%s: not supported, and ignoring it would weaken what it asks for: "
+			"%.*s: not supported, and ignoring it would weaken what it asks for: "
 			"expected unset",
-			row->env);
+			SLICE_FMT(shown));
 	case OTHER_UNSUPPORTED:
 		return errmsg_set(run->msg, E_VALUE,
-			"%s: not supported by this version: expected unset", row->env);
+			"%.*s: not supported by this version: expected unset", SLICE_FMT(shown));
 	}
 	return 0;
 }
@@ -134,7 +136,7 @@ static int settings_env_one(struct settings_run *run, struct slice name, struct 
 	if (id < 0) {
 		other = setting_find_other_env(name);
 		if (other)
-			return settings_env_other(run, other, value);
+			return settings_env_other(run, other->what, name, value);
 		if (!settings_env_ours(name) || settings_env_service(name, value))
 			return 0;
 		return settings_env_unknown(run, name);

@@ -96,6 +96,9 @@ const struct setting_other_row *setting_find_other_env(struct slice name)
 		if (slice_eq(name, slice_str(setting_others[i].env)))
 			return &setting_others[i];
 	}
+	/* Whatever it says about a proxy to go through: we would not. */
+	if (slice_starts(name, SLICE(UP "UPSTREAM_PROXY")))
+		return setting_find_other_env(SLICE(UP "UPSTREAM_PROXY"));
 	return NULL;
 }
 

@@ -1,0 +1,838 @@
+/* Settings (control/settings*): each row of "wrong settings" (design 2), precedence, defaults, what
+ * is printed, and that the documentation's table is the program's. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "control/settings_int.h"
+
+#define ENV_MAX 8
+#define PROXY "OPENSANDBOX_EGRESS_MODE=proxy"
+#define RESOLVERS "OPENSANDBOX_EGRESS_DNS_UPSTREAM=192.0.2.53"
+#define CERT "EGRESS_CA_CERT_OUT=/x/ca.pem"
+#define ALLOW_ALL "{\"defaultAction\":\"allow\"}"
+#define RULES "OPENSANDBOX_EGRESS_RULES=" ALLOW_ALL
+
+static int text_fd(const char *text)
+{
+	int fd = memfd_create("test", MFD_CLOEXEC);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	return fd;
+}
+
+struct load {
+	const char *yaml;   /* NULL: no file */
+	const char *file;   /* policy file, NULL: none */
+	const char *resolv; /* resolv.conf, NULL: none */
+	const char *env[ENV_MAX];
+};
+
+/* What a load gave. */
+struct outcome {
+	int ret;
+	struct settings *s;
+	struct errmsg msg;
+	char log[8192];
+};
+
+static void read_log(int fd, struct outcome *o)
+{
+	ssize_t n = pread(fd, o->log, sizeof(o->log) - 1, 0);
+
+	assert_true(n >= 0);
+	o->log[n] = '\0';
+	(void)close(fd);
+}
+
+/* bare: without the variables that every start in mode proxy needs. */
+static void load_env(const struct load *l, bool bare, bool quiet, struct outcome *o)
+{
+	char *env[ENV_MAX + 5] = {NULL};
+	struct settings_source src = {.config_path = "egress.yaml",
+		.config_fd = l->yaml ? text_fd(l->yaml) : -1,
+		.policy_fd = l->file ? text_fd(l->file) : -1,
+		.resolv_conf_fd = l->resolv ? text_fd(l->resolv) : -1,
+		.environ = env,
+		.quiet = quiet};
+	int log = memfd_create("log", MFD_CLOEXEC);
+	size_t n = 0;
+	size_t i;
+
+	memset(o, 0, sizeof(*o));
+	for (i = 0; i < ENV_MAX && l->env[i]; i++)
+		env[n++] = strdup(l->env[i]);
+	if (!bare) {
+		env[n++] = strdup(PROXY);
+		env[n++] = strdup(RESOLVERS);
+		env[n++] = strdup(CERT);
+		env[n++] = strdup(RULES);
+	}
+	log_setup(LOG_LEVEL_INFO, log, "test");
+	o->ret = settings_load(&src, &o->s, &o->msg);
+	log_setup(LOG_LEVEL_INFO, STDERR_FILENO, "test");
+	read_log(log, o);
+	for (i = 0; i < n; i++)
+		free(env[i]);
+	if (src.config_fd >= 0)
+		(void)close(src.config_fd);
+	if (src.policy_fd >= 0)
+		(void)close(src.policy_fd);
+	if (src.resolv_conf_fd >= 0)
+		(void)close(src.resolv_conf_fd);
+	if (o->ret < 0) {
+		assert_null(o->s);
+		assert_true(o->msg.text[0] != '\0');
+	}
+}
+
+static struct settings *must_load(const struct load *l)
+{
+	struct outcome o;
+
+	load_env(l, false, false, &o);
+	if (o.ret < 0)
+		fail_msg("%s", o.msg.text);
+	return o.s;
+}
+
+/* A wrong environment: the message has this text. */
+static void test_wrong_variables_are_refused(void **state)
+{
+	static const struct {
+		const char *env;
+		const char *want;
+	} rows[] = {
+		/* unknown names */
+		{"AGENTIC_WRITE_HOST=a.test",
+			"AGENTIC_WRITE_HOST: unknown variable: expected "
+			"AGENTIC_WRITE_HOSTS or unset"},
+		{"AGENTIC_WRITE_HOSTSS=", "expected AGENTIC_WRITE_HOSTS"},
+		{"AGENTIC_FOO=1", "AGENTIC_FOO: unknown variable"},
+		{"EGRESS_READONLY=1", "expected EGRESS_READ_ONLY"},
+		{"EGRESS_READ_ONLY_GIT=1", "expected EGRESS_READ_ONLY"},
+		{"EGRESS_PROXY_ADRESS=1.2.3.4:5", "expected EGRESS_PROXY_ADDR"},
+		{"EGRESS_INBOUND_PORT=80", "EGRESS_INBOUND_PORT: unknown variable"},
+		{"EGRESS_X_PORT_80=80", "EGRESS_X_PORT_80: unknown variable"},
+		{"EGRESS_X_PORT_TCP=80", "EGRESS_X_PORT_TCP: unknown variable"},
+		{"EGRESS_X_PORT_80_TCP_NAME=80", "unknown variable"},
+		{"EGRESS_X_SERVICE_PORTS=80", "unknown variable"},
+		{"EGRESS_=1", "EGRESS_: unknown variable"},
+		/* write hosts */
+		{"AGENTIC_WRITE_HOSTS=https://a.test", "AGENTIC_WRITE_HOSTS: "},
+		{"AGENTIC_WRITE_HOSTS=a.test:443", "AGENTIC_WRITE_HOSTS: "},
+		{"AGENTIC_WRITE_HOSTS=*", "AGENTIC_WRITE_HOSTS: "},
+		{"AGENTIC_WRITE_HOSTS=ok.test,a b/c", "AGENTIC_WRITE_HOSTS: "},
+		{"EGRESS_PASS_THROUGH=*", "EGRESS_PASS_THROUGH: "},
+		/* mode */
+		{"OPENSANDBOX_EGRESS_MODE=dnss", "expected proxy, dns or dns+nft"},
+		{"OPENSANDBOX_EGRESS_MODE=nft", "expected proxy, dns or dns+nft"},
+		{"OPENSANDBOX_EGRESS_MODE=proxy+dns", "expected proxy, dns or dns+nft"},
+		{"OPENSANDBOX_EGRESS_MODE=dns", "this version has mode proxy only"},
+		{"OPENSANDBOX_EGRESS_MODE=NFT+dns", "\"dns+nft\": expected proxy (this version"},
+		/* refused: ignoring would weaken */
+		{"OPENSANDBOX_EGRESS_MITMPROXY_SCRIPT=/x.py", "would weaken"},
+		{"OPENSANDBOX_EGRESS_UPSTREAM_PROXY=http://p.test", "would weaken"},
+		{"OPENSANDBOX_EGRESS_UPSTREAM_PROXY_AUTH=Basic x", "would weaken"},
+		{"OPENSANDBOX_EGRESS_UPSTREAM_PROXY_X=1", "UPSTREAM_PROXY_X: not supported"},
+		{"OPENSANDBOX_EGRESS_PROFILE=fast-sandbox", "would weaken"},
+		/* not in this version */
+		{"EGRESS_VAULT_FILE=/v", "EGRESS_VAULT_FILE: not supported by this version"},
+		{"EGRESS_POLICY_CEILING_FILE=", "not supported by this version"},
+		{"EGRESS_INBOUND_PORTS=80", "not supported by this version"},
+		{"EGRESS_REQUIRE_PASS=1", "not supported by this version"},
+		{"EGRESS_REQUIRE_RAW_GUARD=1", "not supported by this version"},
+		{"EGRESS_REQUIRE_LOCKED_MEMORY=1", "not supported by this version"},
+		{"EGRESS_UNBOUND_WRITES=deny", "not supported by this version"},
+		{"OPENSANDBOX_URL=http://o.test", "not supported by this version"},
+		{"OPENSANDBOX_API_KEY_FILE=/k", "not supported by this version"},
+		/* values */
+		{"EGRESS_READ_ONLY=maybe", "EGRESS_READ_ONLY: \"maybe\": expected on or off"},
+		{"EGRESS_READ_ONLY=", "EGRESS_READ_ONLY: empty: expected a value or unset"},
+		{"EGRESS_AUDIT=", "EGRESS_AUDIT: \"\": expected stdout"},
+		{"EGRESS_AUDIT=stdot", "expected stdout, the path of a file (with a /)"},
+		{"EGRESS_AUDIT=stdout,stdout", "expected stdout"},
+		{"EGRESS_AUDIT=/a,/b", "expected stdout"},
+		{"EGRESS_AUDIT=/a/", "expected stdout"},
+		{"EGRESS_INTERCEPT=some", "expected all, bound or off"},
+		{"EGRESS_PROXY_ADDR=localhost:1", "expected an address and a port"},
+		{"EGRESS_PROXY_ADDR=127.0.0.1", "expected an address and a port"},
+		{"EGRESS_PROXY_ADDR=127.0.0.1:0", "expected an address and a port"},
+		{"EGRESS_PROXY_ADDR=127.0.0.1:65536", "expected an address and a port"},
+		{"EGRESS_PROXY_ADDR=::1:80", "expected an address and a port"},
+		{"EGRESS_PROXY_ADDR=[127.0.0.1]:80", "expected an address and a port"},
+		{"OPENSANDBOX_EGRESS_MITMPROXY_PORT=0", "expected a number from 1 to 65535"},
+		{"OPENSANDBOX_EGRESS_MITMPROXY_PORT=x", "expected a number from 1 to 65535"},
+		{"OPENSANDBOX_EGRESS_MITMPROXY_EXTRA_PORTS=8080,,1", "expected a port"},
+		{"OPENSANDBOX_EGRESS_MITMPROXY_EXTRA_PORTS=8080,8080", "expected each port once"},
+		{"OPENSANDBOX_EGRESS_MITMPROXY_EXTRA_PORTS=443", "beside 80 and 443"},
+		{"OPENSANDBOX_EGRESS_MITMPROXY_EXTRA_PORTS=65536", "expected a port"},
+		{"OPENSANDBOX_EGRESS_MITMPROXY_EXTRA_PORTS=1,2,3,4,5,6,7,8,9,10,11,12,13,14",
+			"expected 13 at most"},
+		{"OPENSANDBOX_EGRESS_MAX_RULES=-1", "expected a number from 0"},
+		{"OPENSANDBOX_EGRESS_MAX_RULES=4294967296", "expected a number from 0"},
+		{"OPENSANDBOX_EGRESS_LOG_LEVEL=loud", "expected debug, info, warn or error"},
+		{"OPENSANDBOX_EGRESS_DNS_UPSTREAM=dns.test", "OPENSANDBOX_EGRESS_DNS_UPSTREAM: "},
+		{"OPENSANDBOX_EGRESS_DNS_UPSTREAM_TIMEOUT=0", "expected a duration"},
+		{"OPENSANDBOX_EGRESS_DNS_UPSTREAM_TIMEOUT=two", "expected a duration"},
+		{"OPENSANDBOX_EGRESS_MITMPROXY_SSL_INSECURE=2", "expected on or off"},
+		{"OPENSANDBOX_EGRESS_RULES={", "OPENSANDBOX_EGRESS_RULES: "},
+		{"OPENSANDBOX_EGRESS_RULES={\"egress\":[{\"action\":\"log\",\"target\":\"a\"}]}",
+			"OPENSANDBOX_EGRESS_RULES: egress[0]"},
+		{"EGRESS_PRIVATE_NAMES=*.local", "expected a name like cluster.local"},
+		{"EGRESS_CA_CERT_OUT=/x/", "expected the path of a file"},
+		{"EGRESS_CA_KEY=", "EGRESS_CA_KEY: empty"},
+		{"EGRESS_AUDIT_MAX_BYTES=65535", "expected a size"},
+		{"EGRESS_AUDIT_MAX_BYTES=1025GiB", "expected a size"},
+		{"EGRESS_AUDIT_MAX_BYTES=64 MiB", "expected a size"},
+		{"EGRESS_MAX_CONNECTIONS=1000001", "expected a number from 0 to 1000000"},
+		{"EGRESS_HEAD_TIMEOUT=10", "expected a duration"},
+		{"EGRESS_HEAD_TIMEOUT=0s", "expected a duration"},
+		{"EGRESS_HEAD_TIMEOUT=86400001ms", "expected a duration"},
+		{"EGRESS_HEAD_TIMEOUT=25h", "expected a duration"},
+		{"EGRESS_HANDSHAKE_TIMEOUT=1d", "EGRESS_HANDSHAKE_TIMEOUT: "},
+		{"EGRESS_CLIENT_IDLE=-1s", "EGRESS_CLIENT_IDLE: "},
+		{"EGRESS_CONNECT_TIMEOUT=s", "EGRESS_CONNECT_TIMEOUT: "},
+		{"EGRESS_FIRST_BYTE=1.5s", "EGRESS_FIRST_BYTE: "},
+		{"EGRESS_STREAM_IDLE=99999999999999999999s", "EGRESS_STREAM_IDLE: "},
+		{"EGRESS_UPSTREAM_IDLE=1S", "EGRESS_UPSTREAM_IDLE: "},
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_LEN(rows); i++) {
+		struct load l = {.env = {rows[i].env}};
+		struct outcome o;
+
+		load_env(&l, false, false, &o);
+		if (o.ret == 0)
+			fail_msg("accepted: %s", rows[i].env);
+		if (!strstr(o.msg.text, rows[i].want) || !strstr(o.msg.text, ": "))
+			fail_msg("%s: got \"%s\"", rows[i].env, o.msg.text);
+	}
+}
+
+static void test_wrong_files_are_refused_at_their_line(void **state)
+{
+	static const struct {
+		const char *yaml;
+		const char *want;
+	} rows[] = {
+		{"read_only: true\nwrite_host: [a.test]\n",
+			"egress.yaml:2: unknown key \"write_host\": expected a known one like "
+			"write_hosts"},
+		{"\nvault: x\n", "egress.yaml:2: vault: not supported by this version"},
+		{"lifecycle: {}\n", "egress.yaml:1: lifecycle: not supported"},
+		{"policy_ceiling: x\n", "egress.yaml:1: policy_ceiling: not supported"},
+		{"inbound_ports: [1]\n", "egress.yaml:1: inbound_ports: not supported"},
+		{"unbound_writes: allow\n", "egress.yaml:1: unbound_writes: not supported"},
+		{"write_hosts:\n  - a.test\n  - 'http://b.test'\n", "egress.yaml:1: "},
+		{"read_only: [true]\n", "egress.yaml:1: read_only: not a plain value"},
+		{"read_only:\n", "egress.yaml:1: read_only: empty"},
+		{"read_only: {a: b}\n", "egress.yaml:1: read_only: not a plain value"},
+		{"read_only: 2\n", "egress.yaml:1: \"2\": expected on or off"},
+		{"write_hosts: [[a.test]]\n", "egress.yaml:1: write_hosts: not a plain value"},
+		{"write_hosts: {a: b}\n", "expected a list of texts"},
+		{"head_timeout: 10\n", "egress.yaml:1: \"10\": expected a duration"},
+		{"head_timeout: \"\"\n", "egress.yaml:1: head_timeout: empty"},
+		{"audit_max_bytes: 1\n", "egress.yaml:1: \"1\": expected a size"},
+		{"a: 1\na: 2\n", "egress.yaml:2: key \"a\" for the second time"},
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_LEN(rows); i++) {
+		struct load l = {.yaml = rows[i].yaml};
+		struct outcome o;
+
+		load_env(&l, false, false, &o);
+		if (o.ret == 0)
+			fail_msg("accepted: %s", rows[i].yaml);
+		if (!strstr(o.msg.text, rows[i].want))
+			fail_msg("%s: got \"%s\"", rows[i].yaml, o.msg.text);
+	}
+}
+
+/* Accepted; the log has this text, or (NULL) no warning at all. */
+static void test_what_is_accepted_warns_where_it_should(void **state)
+{
+	static const struct {
+		const char *env;
+		const char *want;
+	} rows[] = {
+		/* services of Kubernetes are not ours */
+		{"EGRESS_SERVICE_HOST=10.0.0.1", NULL},
+		{"EGRESS_PROXY_SERVICE_PORT=80", NULL},
+		{"EGRESS_PROXY_SERVICE_PORT_HTTP=80", NULL},
+		{"EGRESS_PORT=tcp://10.0.0.1:80", NULL},
+		{"EGRESS_PORT_80_TCP=tcp://10.0.0.1:80", NULL},
+		{"AGENTIC_APP_PORT_80_TCP_ADDR=10.0.0.1", NULL},
+		{"AGENTIC_APP_PORT_53_UDP_PROTO=udp", NULL},
+		{"OPENSANDBOX_EGRESS_SERVICE_HOST=10.0.0.1", NULL},
+		/* not ours at all */
+		{"PATH=/bin", NULL},
+		{"MY_EGRESS_THING=1", NULL},
+		{"OPENSANDBOX_OTHER=1", NULL},
+		{"EGRESS_NO_EQUALS_SIGN", NULL},
+		/* upstream's, without a meaning here */
+		{"OPENSANDBOX_EGRESS_HTTP_ADDR=:18080", "HTTP_ADDR: no effect in mode proxy"},
+		{"OPENSANDBOX_EGRESS_TOKEN=t", "TOKEN: no effect in mode proxy"},
+		{"OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT=true", "no effect in mode proxy"},
+		{"OPENSANDBOX_EGRESS_DOH_BLOCKLIST=1.1.1.1", "no effect in mode proxy"},
+		{"OPENSANDBOX_LOG_OUTPUT=stdout", "no effect in mode proxy"},
+		{"OPENSANDBOX_EGRESS_HTTP_ADDR=", NULL},
+		/* upstream's, unknown */
+		{"OPENSANDBOX_EGRESS_RULE={}",
+			"RULE: unknown variable, no effect: expected a "
+			"known one like OPENSANDBOX_EGRESS_RULES"},
+		/* empty counts as not set where upstream reads it so */
+		{"OPENSANDBOX_EGRESS_MITMPROXY_SCRIPT=", NULL},
+		{"OPENSANDBOX_EGRESS_UPSTREAM_PROXY=", NULL},
+		{"OPENSANDBOX_EGRESS_PROFILE=", NULL},
+		{"OPENSANDBOX_EGRESS_MAX_RULES=", NULL},
+		{"OPENSANDBOX_EGRESS_MITMPROXY_EXTRA_PORTS=", NULL},
+		/* values */
+		{"OPENSANDBOX_EGRESS_MAX_RULES=0", NULL},
+		{"OPENSANDBOX_EGRESS_MAX_RULES=4294967295", NULL},
+		{"OPENSANDBOX_EGRESS_MITMPROXY_PORT=65535", NULL},
+		{"OPENSANDBOX_EGRESS_MITMPROXY_EXTRA_PORTS=1,2,3,4,5,6,7,8,9,10,11,12,13", NULL},
+		{"OPENSANDBOX_EGRESS_DNS_UPSTREAM_TIMEOUT=120", NULL},
+		{"OPENSANDBOX_EGRESS_DNS_UPSTREAM_TIMEOUT=121", "120s is used"},
+		{"OPENSANDBOX_EGRESS_DNS_UPSTREAM_TIMEOUT=300ms", NULL},
+		{"EGRESS_HEAD_TIMEOUT=24h", NULL},
+		{"EGRESS_HEAD_TIMEOUT=86400000ms", NULL},
+		{"EGRESS_AUDIT_MAX_BYTES=65536", NULL},
+		{"EGRESS_AUDIT_MAX_BYTES=1024GiB", NULL},
+		{"EGRESS_MAX_CONNECTIONS=1000000", NULL},
+		{"EGRESS_READ_ONLY=Y", NULL},
+		{"EGRESS_AUDIT=./a, stdout", NULL},
+		{"EGRESS_PRIVATE_NAMES=", NULL},
+		{"EGRESS_INTERCEPT=bound", "no bindings"},
+		{"EGRESS_PROXY_ADDR=0.0.0.0:1", "not a loopback address"},
+		{"OPENSANDBOX_EGRESS_MITMPROXY_SSL_INSECURE=on", "origins are not verified"},
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_LEN(rows); i++) {
+		struct load l = {.env = {rows[i].env}};
+		struct outcome o;
+
+		load_env(&l, false, false, &o);
+		if (o.ret < 0)
+			fail_msg("%s: refused: %s", rows[i].env, o.msg.text);
+		if (rows[i].want ? !strstr(o.log, rows[i].want) : o.log[0] != '\0')
+			fail_msg("%s: logged \"%s\"", rows[i].env, o.log);
+		settings_free(o.s);
+	}
+}
+
+static void test_quiet_source_gives_no_warning(void **state)
+{
+	struct load l = {.env = {"OPENSANDBOX_EGRESS_TOKEN=t", "EGRESS_INTERCEPT=bound"}};
+	struct outcome o;
+
+	load_env(&l, false, true, &o);
+	assert_int_equal(o.ret, 0);
+	assert_string_equal(o.log, "");
+	settings_free(o.s);
+}
+
+static void test_default_mode_is_refused_in_this_version(void **state)
+{
+	struct load l = {.env = {RESOLVERS, CERT}};
+	struct outcome o;
+
+	load_env(&l, true, false, &o);
+	assert_int_equal(o.ret, E_VALUE);
+	assert_non_null(strstr(o.msg.text, "mode (default): \"dns\": expected proxy"));
+}
+
+static void test_write_hosts_switch_the_rule_on_even_when_empty(void **state)
+{
+	static const struct {
+		const char *env;
+		const char *yaml;
+		bool read_only;
+		size_t hosts;
+	} rows[] = {
+		{NULL, NULL, false, 0},
+		{"AGENTIC_WRITE_HOSTS=", NULL, true, 0},
+		{"AGENTIC_WRITE_HOSTS= , ", NULL, true, 0},
+		{"AGENTIC_WRITE_HOSTS=a.test *.b.test,.c.test", NULL, true, 3},
+		{NULL, "write_hosts: []\n", true, 0},
+		{NULL, "write_hosts:\n", true, 0},
+		{NULL, "write_hosts: [a.test, b.test]\n", true, 2},
+		{NULL, "write_hosts: a.test b.test\n", true, 2},
+		{"AGENTIC_WRITE_HOSTS=", "write_hosts: [a.test]\n", true, 0},
+		{"AGENTIC_WRITE_HOSTS=a.test", "read_only: false\n", false, 1},
+		{"EGRESS_READ_ONLY=on", "read_only: false\n", true, 0},
+		{"EGRESS_READ_ONLY=off", "write_hosts: [a.test]\n", false, 1},
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_LEN(rows); i++) {
+		struct load l = {.yaml = rows[i].yaml, .env = {rows[i].env}};
+		struct settings *s = must_load(&l);
+
+		assert_int_equal(s->read_only, rows[i].read_only);
+		assert_int_equal(write_hosts_count(s->write_hosts), rows[i].hosts);
+		settings_free(s);
+	}
+}
+
+static void test_write_hosts_without_the_rule_or_policy_warn(void **state)
+{
+	struct load off = {.env = {"AGENTIC_WRITE_HOSTS=a.test", "EGRESS_READ_ONLY=off"}};
+	struct load denied = {.env = {"AGENTIC_WRITE_HOSTS=a.test b.test",
+				      "OPENSANDBOX_EGRESS_RULES={\"egress\":[{\"action\":\"allow\","
+				      "\"target\":\"a.test\"}]}"}};
+	struct outcome o;
+
+	load_env(&off, false, false, &o);
+	assert_int_equal(o.ret, 0);
+	assert_non_null(strstr(o.log, "write hosts have no effect"));
+	settings_free(o.s);
+	load_env(&denied, false, false, &o);
+	assert_int_equal(o.ret, 0);
+	assert_non_null(strstr(o.log, "write host b.test is not allowed by policy"));
+	settings_free(o.s);
+}
+
+static void test_pass_through_under_the_rule_lists_write_hosts_only(void **state)
+{
+	static const struct {
+		const char *write;
+		const char *pass;
+		bool good;
+	} rows[] = {
+		{"a.test", "a.test", true},
+		{"a.test", "b.test", false},
+		{"a.test", "x.a.test", false},
+		{"a.test", "*.a.test", false},
+		{"a.test", ".a.test", false},
+		{"*.a.test", "a.test", false},
+		{"*.a.test", "x.a.test", true},
+		{"*.a.test", "*.a.test", true},
+		{"*.a.test", "*.b.a.test", true},
+		{"*.a.test", ".b.a.test", true},
+		{"*.a.test", ".a.test", false},
+		{"*.b.a.test", "*.a.test", false},
+		{".a.test", ".a.test", true},
+		{".a.test", "*.a.test", true},
+		{".a.test", "a.test", true},
+		{".a.test", "*.xa.test", false},
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_LEN(rows); i++) {
+		char write[64];
+		char pass[64];
+		struct load l = {.env = {write, pass}};
+		struct outcome o;
+
+		(void)snprintf(write, sizeof(write), "AGENTIC_WRITE_HOSTS=%s", rows[i].write);
+		(void)snprintf(pass, sizeof(pass), "EGRESS_PASS_THROUGH=%s", rows[i].pass);
+		load_env(&l, false, false, &o);
+		if ((o.ret == 0) != rows[i].good)
+			fail_msg("%s %s: %s", write, pass, o.msg.text);
+		if (!rows[i].good)
+			assert_non_null(strstr(o.msg.text, "EGRESS_PASS_THROUGH: "));
+		settings_free(o.s);
+		/* Without the rule anything may be listed. */
+		l.env[2] = "EGRESS_READ_ONLY=off";
+		load_env(&l, false, false, &o);
+		assert_int_equal(o.ret, 0);
+		settings_free(o.s);
+	}
+}
+
+static void test_policy_comes_from_file_then_variable_then_yaml(void **state)
+{
+	static const char yaml[] = "policy:\n  egress:\n    - {action: allow, target: y.test}\n";
+	static const char var[] = "OPENSANDBOX_EGRESS_RULES={\"egress\":[{\"action\":\"allow\","
+				  "\"target\":\"v.test\"}]}";
+	static const char file[] = "{\"egress\":[{\"action\":\"allow\",\"target\":\"f.test\"}]}";
+	static const char path[] = "OPENSANDBOX_EGRESS_POLICY_FILE=/p";
+	const struct {
+		struct load l;
+		const char *target; /* NULL: no rule */
+		const char *log;
+	} rows[] = {
+		{{yaml, file, NULL, {PROXY, RESOLVERS, CERT, var, path}}, "f.test", NULL},
+		{{yaml, NULL, NULL, {PROXY, RESOLVERS, CERT, var, path}}, "v.test", NULL},
+		{{yaml, "", NULL, {PROXY, RESOLVERS, CERT, var, path}}, "v.test", "/p: empty"},
+		{{yaml, " \n", NULL, {PROXY, RESOLVERS, CERT, var, path}}, "v.test", "/p: empty"},
+		{{yaml, "{", NULL, {PROXY, RESOLVERS, CERT, var, path}}, "v.test", "/p: "},
+		{{yaml, "{", NULL, {PROXY, RESOLVERS, CERT, path}}, "y.test", "/p: "},
+		{{yaml, "null", NULL, {PROXY, RESOLVERS, CERT, var, path}}, NULL, NULL},
+		{{yaml, NULL, NULL, {PROXY, RESOLVERS, CERT}}, "y.test", NULL},
+		{{"policy:\n", NULL, NULL, {PROXY, RESOLVERS, CERT}}, NULL, NULL},
+		{{yaml, NULL, NULL, {PROXY, RESOLVERS, CERT, "OPENSANDBOX_EGRESS_RULES= "}}, NULL,
+			NULL},
+		{{NULL, NULL, NULL, {PROXY, RESOLVERS, CERT}}, NULL, "everything is denied"},
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_LEN(rows); i++) {
+		struct outcome o;
+
+		load_env(&rows[i].l, true, false, &o);
+		assert_int_equal(o.ret, 0);
+		assert_int_equal(policy_n_rules(o.s->policy), rows[i].target ? 1 : 0);
+		assert_false(policy_default_allow(o.s->policy));
+		if (rows[i].target)
+			assert_string_equal(policy_rule(o.s->policy, 0)->written, rows[i].target);
+		if (rows[i].log ? !strstr(o.log, rows[i].log) : o.log[0] != '\0')
+			fail_msg("row %zu: logged \"%s\"", i, o.log);
+		settings_free(o.s);
+	}
+}
+
+static void test_wrong_rule_in_yaml_is_named_by_its_line(void **state)
+{
+	struct load l = {.yaml = "read_only: true\n"
+				 "policy:\n"
+				 "  defaultAction: deny\n"
+				 "  egress:\n"
+				 "    - {action: allow, target: a.test}\n"
+				 "    - action: allow\n"
+				 "      target: http://b.test\n",
+		.env = {PROXY, RESOLVERS, CERT}};
+	struct outcome o;
+
+	load_env(&l, true, false, &o);
+	assert_true(o.ret < 0);
+	assert_non_null(strstr(o.msg.text, "egress.yaml:6: policy: egress[1]"));
+	l.yaml = "policy:\n  defaultAction: maybe\n";
+	load_env(&l, true, false, &o);
+	assert_true(o.ret < 0);
+	assert_non_null(strstr(o.msg.text, "egress.yaml:1: policy: "));
+}
+
+static void test_port_variable_moves_the_listener_unless_its_address_is_set(void **state)
+{
+	static const struct {
+		const char *env[2];
+		const char *yaml;
+		const char *addr;
+		uint16_t port;
+	} rows[] = {
+		{{NULL, NULL}, NULL, "127.0.0.1", 18081},
+		{{"OPENSANDBOX_EGRESS_MITMPROXY_PORT=19000", NULL}, NULL, "127.0.0.1", 19000},
+		{{"OPENSANDBOX_EGRESS_MITMPROXY_PORT=19000", "EGRESS_PROXY_ADDR=[::1]:7"}, NULL,
+			"::1", 7},
+		{{"OPENSANDBOX_EGRESS_MITMPROXY_PORT=19000", NULL}, "proxy_addr: 127.0.0.2:7\n",
+			"127.0.0.2", 19000},
+		{{NULL, NULL}, "proxy_addr: 127.0.0.2:7\n", "127.0.0.2", 7},
+		{{"EGRESS_PROXY_ADDR=127.0.0.3:8", NULL}, "proxy_addr: 127.0.0.2:7\n", "127.0.0.3",
+			8},
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_LEN(rows); i++) {
+		struct load l = {.yaml = rows[i].yaml, .env = {rows[i].env[0], rows[i].env[1]}};
+		struct settings *s = must_load(&l);
+		char text[NETADDR_TEXT_MAX];
+
+		(void)netaddr_text(&s->proxy_addr, text);
+		assert_string_equal(text, rows[i].addr);
+		assert_int_equal(s->proxy_port, rows[i].port);
+		settings_free(s);
+	}
+}
+
+static void test_certificate_goes_to_the_state_directory_by_default(void **state)
+{
+	static const struct {
+		const char *env[3];
+		const char *want; /* NULL: refused */
+		bool made;
+	} rows[] = {
+		{{CERT, "HOME=/h", NULL}, "/x/ca.pem", false},
+		{{"HOME=/h", NULL, NULL}, "/h/.local/state/egress/ca-cert.pem", true},
+		{{"XDG_STATE_HOME=/s", "HOME=/h", NULL}, "/s/egress/ca-cert.pem", true},
+		{{"XDG_STATE_HOME=s", "HOME=/h", NULL}, "/h/.local/state/egress/ca-cert.pem", true},
+		{{"XDG_STATE_HOME=", "HOME=", NULL}, NULL, false},
+		{{"HOME=h", NULL, NULL}, NULL, false},
+		{{NULL, NULL, NULL}, NULL, false},
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_LEN(rows); i++) {
+		struct load l = {.env = {PROXY, RESOLVERS, rows[i].env[0], rows[i].env[1]}};
+		struct outcome o;
+
+		load_env(&l, true, false, &o);
+		if (!rows[i].want) {
+			assert_int_equal(o.ret, E_VALUE);
+			assert_non_null(strstr(o.msg.text, "EGRESS_CA_CERT_OUT"));
+			assert_non_null(strstr(o.msg.text, "XDG_STATE_HOME"));
+			continue;
+		}
+		assert_int_equal(o.ret, 0);
+		assert_string_equal(o.s->ca_cert_out, rows[i].want);
+		assert_int_equal(o.s->ca_cert_default, rows[i].made);
+		settings_free(o.s);
+	}
+}
+
+static void test_resolvers_come_from_setting_or_resolv_conf(void **state)
+{
+	static const char resolv[] = "search x\nnameserver 192.0.2.1\nnameserver 2001:db8::1\n";
+	struct load l = {.resolv = resolv, .env = {PROXY, CERT}};
+	struct outcome o;
+
+	load_env(&l, true, false, &o);
+	assert_int_equal(o.ret, 0);
+	assert_int_equal(o.s->dns.n, 2);
+	settings_free(o.s);
+	l.yaml = "dns_upstream: [192.0.2.7, '192.0.2.8:5353']\n";
+	load_env(&l, true, false, &o);
+	assert_int_equal(o.ret, 0);
+	assert_int_equal(o.s->dns.n, 2);
+	assert_int_equal(o.s->dns.v[1].port, 5353);
+	settings_free(o.s);
+	l.env[2] = "OPENSANDBOX_EGRESS_DNS_UPSTREAM=192.0.2.9";
+	load_env(&l, true, false, &o);
+	assert_int_equal(o.ret, 0);
+	assert_int_equal(o.s->dns.n, 1);
+	settings_free(o.s);
+}
+
+static void test_no_resolver_at_all_is_refused(void **state)
+{
+	struct load l = {.env = {PROXY, CERT}};
+	struct outcome o;
+
+	load_env(&l, true, false, &o);
+	assert_int_equal(o.ret, E_VALUE);
+	assert_non_null(strstr(o.msg.text, "OPENSANDBOX_EGRESS_DNS_UPSTREAM"));
+	l.resolv = "search x\n";
+	load_env(&l, true, false, &o);
+	assert_int_equal(o.ret, E_VALUE);
+}
+
+static void test_sandbox_id_is_bounded(void **state)
+{
+	char env[64 + 130] = "OPENSANDBOX_EGRESS_SANDBOX_ID=";
+	size_t head = strlen(env);
+	struct load l = {.env = {env}};
+	struct outcome o;
+
+	memset(env + head, 'x', 128);
+	load_env(&l, false, false, &o);
+	assert_int_equal(o.ret, 0);
+	assert_int_equal(strlen(o.s->sandbox_id), 128);
+	settings_free(o.s);
+	memset(env + head, 'x', 129);
+	load_env(&l, false, false, &o);
+	assert_int_equal(o.ret, E_LIMIT);
+}
+
+static void test_first_of_two_variables_with_one_name_counts(void **state)
+{
+	struct load l = {.env = {"EGRESS_READ_ONLY=on", "EGRESS_READ_ONLY=off"}};
+	struct settings *s = must_load(&l);
+
+	assert_true(s->read_only);
+	settings_free(s);
+}
+
+static void test_defaults_are_those_of_the_table(void **state)
+{
+	struct load l = {.env = {NULL}};
+	struct settings *s = must_load(&l);
+
+	assert_int_equal(s->mode, MODE_PROXY);
+	assert_int_equal(s->max_rules, 4096);
+	assert_int_equal(s->intercept, INTERCEPT_ALL);
+	assert_int_equal(s->private_names.n, 3);
+	assert_string_equal(s->private_names.suffix[0], "cluster.local");
+	assert_string_equal(s->upstream_trust, "/etc/ssl/certs");
+	assert_int_equal(s->dns_timeout_ms, 2000);
+	assert_true(s->audit_stdout);
+	assert_null(s->audit_file);
+	assert_int_equal(s->audit_max_bytes, 64u << 20);
+	assert_int_equal(s->log_level, LOG_LEVEL_INFO);
+	assert_int_equal(s->head_timeout_ms, 30000);
+	assert_int_equal(s->handshake_timeout_ms, 15000);
+	assert_int_equal(s->client_idle_ms, 300000);
+	assert_int_equal(s->connect_timeout_ms, 10000);
+	assert_int_equal(s->first_byte_ms, 900000);
+	assert_int_equal(s->stream_idle_ms, 900000);
+	assert_int_equal(s->upstream_idle_ms, 30000);
+	assert_int_equal(s->max_connections, 0);
+	assert_null(s->ca_key);
+	assert_null(s->policy_file);
+	settings_free(s);
+}
+
+/* What --check prints is a configuration that means the same. */
+static void test_printed_settings_can_be_read_back(void **state)
+{
+	static const char yaml[] = "mode: proxy\n"
+				   "policy:\n"
+				   "  defaultAction: allow\n"
+				   "  egress:\n"
+				   "    - {action: allow, target: '*.a.test', ports: [443, 8443]}\n"
+				   "    - {action: deny, target: 10.0.0.0/8}\n"
+				   "max_rules: 7\n"
+				   "write_hosts: [a.test, '*.b.test', .c.test]\n"
+				   "pass_through: [a.test]\n"
+				   "private_names: [corp]\n"
+				   "proxy_addr: '[::1]:9'\n"
+				   "extra_ports: [8080, 8443]\n"
+				   "ca_cert_out: '/a \"b\"/c'\n"
+				   "ca_key: /k\n"
+				   "intercept: off\n"
+				   "dns_upstream: [192.0.2.1, '[2001:db8::1]:54']\n"
+				   "dns_timeout: 1500ms\n"
+				   "audit: [stdout, /a/b]\n"
+				   "audit_max_bytes: 1MiB\n"
+				   "sandbox_id: 007\n"
+				   "log_level: error\n"
+				   "head_timeout: 2h\n"
+				   "max_connections: 5\n";
+	struct load l = {.yaml = yaml};
+	struct strbuf first;
+	struct strbuf second;
+	struct outcome o;
+
+	strbuf_init(&first, 1u << 20);
+	strbuf_init(&second, 1u << 20);
+	load_env(&l, true, false, &o);
+	if (o.ret < 0)
+		fail_msg("%s", o.msg.text);
+	settings_print(o.s, &first);
+	settings_free(o.s);
+	l.yaml = strbuf_cstr(&first);
+	load_env(&l, true, false, &o);
+	if (o.ret < 0)
+		fail_msg("%s\n%s", o.msg.text, l.yaml);
+	settings_print(o.s, &second);
+	settings_free(o.s);
+	assert_string_equal(strbuf_cstr(&first), strbuf_cstr(&second));
+	assert_non_null(strstr(l.yaml, "sandbox_id: \"007\"\n"));
+	assert_non_null(strstr(l.yaml, "proxy_addr: \"[::1]:9\"\n"));
+	assert_non_null(strstr(l.yaml, "intercept: \"off\"\n"));
+	assert_non_null(strstr(l.yaml, "dns_timeout: 1500ms\n"));
+	assert_non_null(strstr(l.yaml, "head_timeout: 2h\n"));
+	strbuf_fini(&first);
+	strbuf_fini(&second);
+}
+
+static void test_every_setting_with_a_key_is_printed(void **state)
+{
+	struct load l = {.env = {"EGRESS_CA_KEY=/k", "OPENSANDBOX_EGRESS_SANDBOX_ID=s"}};
+	struct settings *s = must_load(&l);
+	struct strbuf text;
+	char line[64];
+	int id;
+
+	strbuf_init(&text, 1u << 20);
+	strbuf_char(&text, '\n');
+	settings_print(s, &text);
+	for (id = 0; id < SETTING_MAX; id++) {
+		const char *key = setting_row((enum setting_id)id)->key;
+
+		if (!key)
+			continue;
+		(void)snprintf(line, sizeof(line), "\n%s:", key);
+		if (!strstr(strbuf_cstr(&text), line))
+			fail_msg("%s is not printed", key);
+	}
+	strbuf_fini(&text);
+	settings_free(s);
+}
+
+static void test_documentation_has_the_programs_table(void **state)
+{
+	struct strbuf doc;
+	struct strbuf table;
+
+	strbuf_init(&doc, 1u << 20);
+	strbuf_init(&table, 1u << 20);
+	assert_int_equal(strbuf_read_file(&doc, DOCS_DIR "/configuration.md"), 0);
+	settings_print_table(&table);
+	if (!strstr(strbuf_cstr(&doc), strbuf_cstr(&table)))
+		fail_msg("docs/configuration.md must contain:\n%s", strbuf_cstr(&table));
+	strbuf_fini(&doc);
+	strbuf_fini(&table);
+}
+
+static void test_example_file_is_a_right_configuration(void **state)
+{
+	struct load l = {.env = {RESOLVERS, CERT}};
+	struct strbuf text;
+	struct outcome o;
+
+	strbuf_init(&text, 1u << 20);
+	assert_int_equal(strbuf_read_file(&text, DOCS_DIR "/examples/egress.yaml"), 0);
+	l.yaml = strbuf_cstr(&text);
+	load_env(&l, true, false, &o);
+	if (o.ret < 0)
+		fail_msg("%s", o.msg.text);
+	assert_string_equal(o.log, "");
+	assert_true(o.s->read_only);
+	settings_free(o.s);
+	strbuf_fini(&text);
+}
+
+static void test_help_names_every_setting(void **state)
+{
+	struct strbuf text;
+	int id;
+
+	strbuf_init(&text, 1u << 20);
+	settings_print_help(&text);
+	for (id = 0; id < SETTING_MAX; id++)
+		assert_non_null(strstr(strbuf_cstr(&text), setting_row((enum setting_id)id)->env));
+	assert_null(strchr(strbuf_cstr(&text), '`'));
+	strbuf_fini(&text);
+}
+
+static void test_policy_path_is_read_from_the_environment_alone(void **state)
+{
+	char *const none[] = {(char[]){"A=b"}, NULL};
+	char *const empty[] = {(char[]){"OPENSANDBOX_EGRESS_POLICY_FILE="}, NULL};
+	char *const set[] = {(char[]){"OPENSANDBOX_EGRESS_POLICY_FILE=/p"}, NULL};
+
+	assert_null(settings_policy_path(none));
+	assert_null(settings_policy_path(empty));
+	assert_string_equal(settings_policy_path(set), "/p");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_wrong_variables_are_refused),
+		cmocka_unit_test(test_wrong_files_are_refused_at_their_line),
+		cmocka_unit_test(test_what_is_accepted_warns_where_it_should),
+		cmocka_unit_test(test_quiet_source_gives_no_warning),
+		cmocka_unit_test(test_default_mode_is_refused_in_this_version),
+		cmocka_unit_test(test_write_hosts_switch_the_rule_on_even_when_empty),
+		cmocka_unit_test(test_write_hosts_without_the_rule_or_policy_warn),
+		cmocka_unit_test(test_pass_through_under_the_rule_lists_write_hosts_only),
+		cmocka_unit_test(test_policy_comes_from_file_then_variable_then_yaml),
+		cmocka_unit_test(test_wrong_rule_in_yaml_is_named_by_its_line),
+		cmocka_unit_test(test_port_variable_moves_the_listener_unless_its_address_is_set),
+		cmocka_unit_test(test_certificate_goes_to_the_state_directory_by_default),
+		cmocka_unit_test(test_resolvers_come_from_setting_or_resolv_conf),
+		cmocka_unit_test(test_no_resolver_at_all_is_refused),
+		cmocka_unit_test(test_sandbox_id_is_bounded),
+		cmocka_unit_test(test_first_of_two_variables_with_one_name_counts),
+		cmocka_unit_test(test_defaults_are_those_of_the_table),
+		cmocka_unit_test(test_printed_settings_can_be_read_back),
+		cmocka_unit_test(test_every_setting_with_a_key_is_printed),
+		cmocka_unit_test(test_documentation_has_the_programs_table),
+		cmocka_unit_test(test_example_file_is_a_right_configuration),
+		cmocka_unit_test(test_help_names_every_setting),
+		cmocka_unit_test(test_policy_path_is_read_from_the_environment_alone),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
