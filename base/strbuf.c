@@ -23,8 +23,18 @@ void strbuf_init(struct strbuf *b, size_t max)
 	*b = (struct strbuf){.max = max < SIZE_MAX ? max : SIZE_MAX - 1};
 }
 
+void strbuf_init_fixed(struct strbuf *b, char *mem, size_t size)
+{
+	REQUIRE(size > 0);
+	*b = (struct strbuf){.p = mem, .cap = size, .max = size - 1, .fixed = true};
+}
+
 void strbuf_fini(struct strbuf *b)
 {
+	if (b->fixed) {
+		strbuf_clear(b);
+		return;
+	}
 	free(b->p);
 	strbuf_init(b, b->max);
 }

@@ -8,11 +8,14 @@ struct strbuf {
 	size_t len;
 	size_t cap;
 	size_t max;
-	bool full; /* something did not fit and was left out */
+	bool fixed; /* over the caller's memory */
+	bool full;  /* something did not fit and was left out */
 };
 
 /* max: the ceiling in bytes. Nothing is allocated until something is added. */
 void strbuf_init(struct strbuf *b, size_t max);
+/* Over size bytes (at least 1) of the caller's: holds size - 1 and never allocates. */
+void strbuf_init_fixed(struct strbuf *b, char *mem, size_t size);
 void strbuf_fini(struct strbuf *b);
 /* Keeps the memory, forgets the content and `full`. */
 void strbuf_clear(struct strbuf *b);

@@ -99,21 +99,21 @@ size_t policy_rule_text(const struct policy *p, int32_t rule, char buf[RULE_TEXT
 	static const size_t written_max = RULE_TEXT_MAX - 60;
 	const struct rule *r;
 	struct strbuf b;
-	size_t len;
 
-	strbuf_init(&b, RULE_TEXT_MAX - 1);
+	strbuf_init_fixed(&b, buf, RULE_TEXT_MAX);
 	if (rule == POLICY_DEFAULT_RULE) {
-		strbuf_printf(&b, "default action: %s", p->default_allow ? "allow" : "deny");
+		strbuf_str(&b, p->default_allow ? "default action: allow" : "default action: deny");
 	} else {
 		r = policy_rule(p, (size_t)rule);
-		strbuf_printf(&b, "rule %d: %s", rule + 1, r->allow ? "allow" : "deny");
-		if (r->kind != RULE_ANY)
-			strbuf_printf(&b, " %.*s",
-				SLICE_FMT(rule_text_cut(slice_str(r->written), written_max)));
+		strbuf_str(&b, "rule ");
+		strbuf_u64(&b, (uint64_t)rule + 1);
+		strbuf_str(&b, r->allow ? ": allow" : ": deny");
+		if (r->kind != RULE_ANY) {
+			strbuf_char(&b, ' ');
+			strbuf_add(&b, rule_text_cut(slice_str(r->written), written_max));
+		}
 		policy_ports_text(&b, r);
 	}
-	len = b.len;
-	memcpy(buf, strbuf_cstr(&b), len + 1);
-	strbuf_fini(&b);
-	return len;
+	strbuf_cstr(&b);
+	return b.len;
 }

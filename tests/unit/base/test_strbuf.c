@@ -188,6 +188,24 @@ static void test_read_errors_come_back_as_errno(void **state)
 	strbuf_fini(&b);
 }
 
+static void test_fixed_memory_is_filled_and_never_passed(void **state)
+{
+	char mem[5] = "....";
+	struct strbuf b;
+
+	strbuf_init_fixed(&b, mem, sizeof(mem));
+	strbuf_str(&b, "abc");
+	strbuf_u64(&b, 7);
+	assert_false(b.full);
+	assert_ptr_equal(strbuf_cstr(&b), mem);
+	assert_string_equal(mem, "abc7");
+	strbuf_char(&b, '!');
+	assert_true(b.full);
+	assert_string_equal(strbuf_cstr(&b), "abc7");
+	strbuf_fini(&b);
+	assert_int_equal(b.len, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -201,6 +219,7 @@ int main(void)
 		cmocka_unit_test(test_file_one_past_the_ceiling_is_refused),
 		cmocka_unit_test(test_reading_starts_where_the_descriptor_stands),
 		cmocka_unit_test(test_read_errors_come_back_as_errno),
+		cmocka_unit_test(test_fixed_memory_is_filled_and_never_passed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
