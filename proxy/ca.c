@@ -231,8 +231,8 @@ static int ca_check(const struct ca *ca, struct errmsg *msg)
 		return errmsg_set(msg, E_VALUE, "the CA certificate has expired");
 	if (X509_cmp_time(X509_get0_notBefore(ca->cert), &now) != -1)
 		return errmsg_set(msg, E_VALUE, "the CA certificate is not valid yet");
-	/* 1 is the only answer that means version 3 with CA:TRUE; the others are guesses. */
-	if (X509_check_ca(ca->cert) != 1 || !(X509_get_key_usage(ca->cert) & KU_KEY_CERT_SIGN))
+	/* 1 means CA:TRUE, and keyCertSign if there is a keyUsage; other numbers are guesses. */
+	if (X509_check_ca(ca->cert) != 1)
 		return errmsg_set(msg, E_VALUE,
 			"the certificate is not a CA (basicConstraints CA:TRUE, keyUsage "
 			"keyCertSign)");

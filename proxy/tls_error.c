@@ -118,7 +118,7 @@ static const char *tls_text_find(
  * handshake was done, without a word. After it an end without a word can have any cause. */
 static bool tls_is_about_client_certificate(const SSL *ssl, int reason)
 {
-	if (SSL_is_server(ssl) || !tls_was_asked_for_certificate(ssl))
+	if (!tls_was_asked_for_certificate(ssl))
 		return false;
 	switch (reason) {
 	case TLS_ALERT(SSL_AD_CERTIFICATE_REQUIRED):
@@ -141,8 +141,8 @@ const char *tls_error_text(SSL *ssl, bool *certificate)
 	long verify = SSL_get_verify_result(ssl);
 
 	ERR_clear_error();
-	*certificate = !SSL_is_server(ssl) && verify != X509_V_OK &&
-		(SSL_get_verify_mode(ssl) & SSL_VERIFY_PEER);
+	/* We never verify a client, so this is about an origin. */
+	*certificate = verify != X509_V_OK && (SSL_get_verify_mode(ssl) & SSL_VERIFY_PEER);
 	if (*certificate)
 		return tls_text_find(tls_verify_texts, ARRAY_LEN(tls_verify_texts), (int)verify,
 			"certificate was not accepted");

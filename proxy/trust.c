@@ -182,7 +182,7 @@ static bool trust_add_block(struct trust_reader *rd, struct slice block)
 	bio = BIO_new_mem_buf(block.p, (int)block.len);
 	/* Not PEM_read_bio_X509: it asks at the terminal when the block says that it is encrypted.
 	 */
-	ok = bio && PEM_read_bio(bio, &name, &header, &der, &len) && !*header &&
+	ok = bio && PEM_read_bio(bio, &name, &header, &der, &len) &&
 		trust_add_der(rd, slice_make((const char *)der, (size_t)len));
 	OPENSSL_free(name);
 	OPENSSL_free(header);
@@ -268,8 +268,7 @@ static int trust_read_dir(struct trust_reader *rd, const char *dir)
 	if (n > 0 && (size_t)n < sizeof(bundle) && access(bundle, F_OK) == 0)
 		trust_read_entry(rd, dir, TRUST_BUNDLE);
 	while ((e = readdir(d)))
-		if (e->d_name[0] != '.')
-			trust_read_entry(rd, dir, e->d_name);
+		trust_read_entry(rd, dir, e->d_name);
 	(void)closedir(d);
 	return 0;
 }
