@@ -158,7 +158,6 @@ static bool addr_cache_host_add(
 		all[n] = old->addrs[n];
 	all[n++] = *addr;
 	e = addr_entry_new(0, all, n, v6_first);
-	e->expires_ms = UINT64_MAX;
 	map_put(c->hosts, name, e);
 	map_remove(c->answers, name);
 	return true;

@@ -8,7 +8,7 @@
 struct addr_entry {
 	uint32_t refs;
 	int err;             /* as resolve_answer.err */
-	uint64_t expires_ms; /* by clock_mono_ms; UINT64_MAX for static names */
+	uint64_t expires_ms; /* by clock_mono_ms; of no meaning in static names */
 	size_t n;
 	struct netaddr addrs[];
 };

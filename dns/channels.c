@@ -17,9 +17,6 @@
 
 #define CHANNELS_MAX 4 /* 75 KiB each, most of it tables of c-ares */
 
-/* Questions after which a channel that never fell idle gets no new ones until it has. */
-#define CHANNELS_REST 32
-
 /* An answer of this size passes any path unfragmented (DNS flag day 2020). */
 #define CHANNELS_EDNS_SIZE 1232
 
@@ -43,13 +40,12 @@ struct channel {
 	struct channel_sock *socks;
 	struct event *timer;
 	size_t n_open; /* questions without an answer yet */
-	size_t n_sent; /* questions since it was idle */
 };
 
 struct channels {
 	struct event_base *base;
 	bool closing;
-	size_t next; /* where the search for a channel begins */
+	size_t current; /* the channel of the last question */
 	struct channel v[CHANNELS_MAX];
 };
 
@@ -174,8 +170,6 @@ static void on_channels_answer(void *arg, int status, int timeouts, unsigned cha
 	struct channels_reply reply = {.err = 0};
 
 	q->channel->n_open--;
-	if (q->channel->n_open == 0)
-		q->channel->n_sent = 0;
 	if (q->channel->owner->closing)
 		goto out;
 	if (status == ARES_SUCCESS)
@@ -192,25 +186,20 @@ out:
 	free(q);
 }
 
-/* The idle one if there is any: its next question leaves from a new port. Else the one with the
- * fewest open questions that is not to be rested, else the one with the fewest. */
+/* An idle one if there is any: its next question leaves from a new port. Else the one of the last
+ * question, so that the others drain and one of them falls idle: however many questions come, a
+ * port lives no longer than the longest of them takes on another channel. */
 static struct channel *channels_pick(struct channels *c)
 {
-	struct channel *best = NULL;
-	struct channel *ch;
-	bool rest, best_rest = false;
 	size_t i;
 
-	for (i = 0; i < CHANNELS_MAX; i++) {
-		ch = &c->v[(c->next + i) % CHANNELS_MAX];
-		rest = ch->n_sent >= CHANNELS_REST;
-		if (best && (rest > best_rest || (rest == best_rest && ch->n_open >= best->n_open)))
+	for (i = 1; i < CHANNELS_MAX; i++) {
+		if (c->v[(c->current + i) % CHANNELS_MAX].n_open > 0)
 			continue;
-		best = ch;
-		best_rest = rest;
+		c->current = (c->current + i) % CHANNELS_MAX;
+		break;
 	}
-	c->next = (c->next + 1) % CHANNELS_MAX;
-	return best;
+	return &c->v[c->current];
 }
 
 void channels_ask(
@@ -224,7 +213,6 @@ void channels_ask(
 	q->done = done;
 	q->arg = arg;
 	ch->n_open++;
-	ch->n_sent++;
 	/* Not ares_search or ares_getaddrinfo: a name is asked as it is, whatever its dots. */
 	ares_query(ch->ares, name, ns_c_in, type == CHANNELS_A ? ns_t_a : ns_t_aaaa,
 		on_channels_answer, q);

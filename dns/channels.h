@@ -1,8 +1,8 @@
 /* Questions to the resolvers: c-ares on libevent, with source ports that change.
  *
  * A channel of c-ares opens its sockets with its first open question and closes them after its
- * last one; all in between leave from one port. So there are several, and one that stays busy is
- * rested until it has drained. */
+ * last one; all in between leave from one port. So there are several, and one that is idle goes
+ * first. */
 #pragma once
 
 #include "base/err.h"

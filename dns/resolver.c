@@ -116,6 +116,16 @@ static bool resolver_route_v6(struct resolver *r)
 	return r->route_v6;
 }
 
+/* Not event_active: a callback that always starts another lookup would keep the loop from its
+ * sockets. */
+static void resolver_wake(struct resolver *r)
+{
+	static const struct timeval at_once = {.tv_sec = 0};
+
+	if (!evtimer_pending(r->wake, NULL))
+		REQUIRE(evtimer_add(r->wake, &at_once) == 0);
+}
+
 static struct slice lookup_name(const struct resolver_lookup *l)
 {
 	return slice_make(l->name, l->name_len);
@@ -127,7 +137,7 @@ static void lookup_touch(struct resolver_lookup *l)
 		l->touched = true;
 		TAILQ_INSERT_TAIL(&l->resolver->touched, l, touch);
 	}
-	event_active(l->resolver->wake, EV_TIMEOUT, 0);
+	resolver_wake(l->resolver);
 }
 
 static void on_lookup_grace(evutil_socket_t fd, short what, void *arg)
@@ -155,7 +165,7 @@ static void resolve_ready(struct resolve *q, struct addr_entry *entry)
 	q->entry = addr_entry_ref(entry);
 	q->turn = r->turn;
 	TAILQ_INSERT_TAIL(&r->ready, q, link);
-	event_active(r->wake, EV_TIMEOUT, 0);
+	resolver_wake(r);
 }
 
 static void resolve_free(struct resolve *q)
@@ -266,7 +276,7 @@ static void lookup_amend(struct resolver_lookup *l)
 
 	if (e->expires_ms > l->published->expires_ms)
 		e->expires_ms = l->published->expires_ms;
-	if (e->n > l->published->n && addr_cache_peek(r->cache, lookup_name(l)) == l->published)
+	if (addr_cache_peek(r->cache, lookup_name(l)) == l->published)
 		(void)addr_cache_put(r->cache, lookup_name(l), e);
 	addr_entry_unref(e);
 }
@@ -339,7 +349,7 @@ int resolver_new(struct event_base *base, const struct upstreams *servers, uint3
 	TAILQ_INIT(&r->lookups);
 	TAILQ_INIT(&r->touched);
 	TAILQ_INIT(&r->ready);
-	r->wake = event_new(base, -1, 0, on_resolver_wake, r);
+	r->wake = evtimer_new(base, on_resolver_wake, r);
 	REQUIRE(r->wake);
 	*out = r;
 	return 0;

@@ -85,6 +85,7 @@ static uint32_t msg_answers(struct peer_msg *m, const struct peer_row *row, uint
 	struct slice rest = row->cnames ? slice_str(row->cnames) : (struct slice){NULL, 0};
 	struct netaddr addr;
 	uint32_t owner = 12;
+	uint32_t ttl = row->ttl;
 	uint32_t n = 0;
 	struct slice word;
 	bool v4;
@@ -103,7 +104,8 @@ static uint32_t msg_answers(struct peer_msg *m, const struct peer_row *row, uint
 		v4 = netaddr_is_v4(&addr);
 		if (v4 != (type == PEER_A))
 			continue;
-		msg_rr(m, owner, type, row->ttl);
+		msg_rr(m, owner, type, ttl);
+		ttl -= row->ttl_step;
 		msg_u16(m, v4 ? 4 : 16);
 		msg_add(m, v4 ? addr.b + 12 : addr.b, v4 ? 4 : 16);
 		n++;
@@ -267,7 +269,8 @@ static void peer_answer(
 	struct peer_reply *r;
 	struct timeval tv;
 	size_t question_len;
-	uint16_t type;
+	uint32_t delay_ms;
+	uint16_t type = 0;
 
 	question_len = peer_question(q, len, p->last_name, &type);
 	if (question_len == 0)
@@ -287,13 +290,16 @@ static void peer_answer(
 	if (to)
 		r->to = *to;
 	peer_reply_encode(r, q, question_len, row, type);
-	if (row->delay_ms == 0) {
+	delay_ms = row->delay_ms;
+	if (row->delay_spread > 0)
+		delay_ms += (uint32_t)p->n_questions % row->delay_spread;
+	if (delay_ms == 0) {
 		peer_reply_send(r);
 		free(r);
 		return;
 	}
-	tv.tv_sec = row->delay_ms / 1000;
-	tv.tv_usec = (suseconds_t)(row->delay_ms % 1000) * 1000;
+	tv.tv_sec = delay_ms / 1000;
+	tv.tv_usec = (suseconds_t)(delay_ms % 1000) * 1000;
 	r->next = p->late;
 	p->late = r;
 	r->timer = evtimer_new(p->base, on_peer_reply, r);
@@ -303,7 +309,7 @@ static void peer_answer(
 static void on_peer_udp(evutil_socket_t fd, short what, void *arg)
 {
 	struct peer *p = arg;
-	uint8_t q[PEER_MSG_MAX];
+	uint8_t q[PEER_MSG_MAX] = {0};
 	struct sockaddr_in from;
 	socklen_t from_len;
 	ssize_t len;

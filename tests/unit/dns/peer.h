@@ -37,6 +37,8 @@ struct peer_row {
 	uint32_t ttl;
 	uint32_t cname_ttl;
 	uint32_t delay_ms;
+	uint32_t delay_spread; /* the delay grows by 0 to spread - 1, in turn */
+	uint32_t ttl_step;     /* each address has so much less than the one before */
 };
 
 struct peer_conn;

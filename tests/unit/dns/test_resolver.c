@@ -75,13 +75,14 @@ static void test_answer_is_kept_for_its_ttl_within_bounds(void **state)
 	}
 }
 
-static void test_the_shorter_ttl_of_two_families_counts(void **state)
+static void test_the_shortest_ttl_counts(void **state)
 {
 	static const struct peer_row rows[] = {
 		{.name = "a.test", .type = PEER_A, .addrs = "1.0.0.1", .ttl = 100},
 		{.name = "a.test", .type = PEER_AAAA, .addrs = "2::1", .ttl = 50},
 		{.name = "b.test", .type = PEER_A, .addrs = "1.0.0.1", .ttl = 20},
 		{.name = "b.test", .type = PEER_AAAA, .addrs = "2::1", .ttl = 50},
+		{.name = "c.test", .addrs = "1.0.0.1 1.0.0.2", .ttl = 50, .ttl_step = 10},
 	};
 	struct fixture *f = *state;
 
@@ -90,6 +91,8 @@ static void test_the_shorter_ttl_of_two_families_counts(void **state)
 	check_kept_ms(f, "a.test", 50000);
 	check_lookup(f, "b.test", 0, "2::1 1.0.0.1");
 	check_kept_ms(f, "b.test", 20000);
+	check_lookup(f, "c.test", 0, "1.0.0.1 1.0.0.2");
+	check_kept_ms(f, "c.test", 40000);
 }
 
 static void test_fresh_answer_is_told_without_a_question(void **state)
@@ -221,6 +224,19 @@ static void test_denied_a_ends_the_lookup_but_denied_aaaa_does_not(void **state)
 			.delay_ms = 120},
 		{.name = "odd.test", .type = PEER_AAAA, .act = PEER_NXDOMAIN},
 		{.name = "dark.test", .type = PEER_A, .act = PEER_SERVFAIL},
+		{.name = "gone.test", .type = PEER_A, .act = PEER_NXDOMAIN, .delay_ms = 20},
+		{.name = "gone.test", .type = PEER_AAAA, .act = PEER_SERVFAIL},
+		{.name = "empty.test",
+			.type = PEER_AAAA,
+			.addrs = "2::1",
+			.ttl = 60,
+			.delay_ms = 90},
+		{.name = "chain.test", .type = PEER_A, .cnames = "b.test"},
+		{.name = "chain.test",
+			.type = PEER_AAAA,
+			.addrs = "2::1",
+			.ttl = 60,
+			.delay_ms = 90},
 	};
 	struct fixture *f = *state;
 	uint64_t begin = real_ms();
@@ -232,6 +248,10 @@ static void test_denied_a_ends_the_lookup_but_denied_aaaa_does_not(void **state)
 	check_lookup(f, "odd.test", 0, "1.0.0.1");
 	/* A is unknown, AAAA is empty: that is no proof that there is no address. */
 	check_lookup(f, "dark.test", E_RESOLVE, "");
+	check_lookup(f, "gone.test", E_NO_NAME, "");
+	/* An A answer without addresses says nothing of AAAA. */
+	check_lookup(f, "empty.test", 0, "2::1");
+	check_lookup(f, "chain.test", 0, "2::1");
 }
 
 static void test_lookups_of_one_name_are_shared(void **state)
@@ -302,6 +322,26 @@ static void test_callback_may_start_lookups(void **state)
 	run_until(f, &w[2]);
 	assert_int_equal(w[0].runs + w[1].runs + w[2].runs, 3);
 	assert_int_equal(f->first.n_questions, 4);
+}
+
+/* Asks for the same name again and again. */
+static void on_endless(const struct resolve_answer *answer, void *arg)
+{
+	struct waiter *w = arg;
+
+	w->runs++;
+	resolve_start(w->f->resolver, SLICE("db"), on_endless, w);
+}
+
+static void test_endless_lookups_leave_the_loop_running(void **state)
+{
+	struct fixture *f = *state;
+	struct waiter w = {.f = f};
+
+	resolver_set_hosts(f->resolver, SLICE("10.0.0.5 db"));
+	resolve_start(f->resolver, SLICE("db"), on_endless, &w);
+	run_ms(f, 20);
+	assert_true(w.runs > 2);
 }
 
 static void test_free_ends_all_waiters_without_their_callbacks(void **state)
@@ -412,7 +452,7 @@ static void test_1024_names_are_looked_up_at_a_time_and_one_more_is_refused(void
 	peer_script(&f->first, &row, 1);
 	peer_script(&f->second, &row, 1);
 	for (i = 0; i < 1025; i++) {
-		snprintf(name, sizeof(name), "n%u.test", i);
+		(void)snprintf(name, sizeof(name), "n%u.test", i);
 		start(f, name, &w[i]);
 	}
 	start(f, "n7.test", &w[1025]);
@@ -425,6 +465,10 @@ static void test_1024_names_are_looked_up_at_a_time_and_one_more_is_refused(void
 	assert_false(is_found(f, "n1024.test"));
 	run_until(f, &w[1023]);
 	assert_int_equal(w[1023].err, -ETIMEDOUT);
+	/* They are all over, so there is room again. */
+	run_ms(f, FIXTURE_TIMEOUT_MS);
+	peer_script(&f->first, fixture_both, 1);
+	check_lookup(f, "more.test", 0, "2::1 1.0.0.1 1.0.0.2");
 	free(w);
 }
 
@@ -462,7 +506,7 @@ int main(void)
 		T(test_both_families_are_asked_and_alternate),
 		T_V4(test_without_route_ipv6_is_neither_asked_nor_offered),
 		T(test_answer_is_kept_for_its_ttl_within_bounds),
-		T(test_the_shorter_ttl_of_two_families_counts),
+		T(test_the_shortest_ttl_counts),
 		T(test_fresh_answer_is_told_without_a_question),
 		T(test_missing_names_and_addresses_are_kept_five_seconds),
 		T_V4(test_only_ipv6_without_route_is_no_address),
@@ -475,6 +519,7 @@ int main(void)
 		T(test_cancelled_callback_never_runs_and_the_answer_is_still_kept),
 		T(test_callback_may_cancel_another_one_of_the_same_lookup),
 		T(test_callback_may_start_lookups),
+		T(test_endless_lookups_leave_the_loop_running),
 		T(test_free_ends_all_waiters_without_their_callbacks),
 		T(test_free_in_a_callback_ends_the_other_waiters),
 		T(test_free_while_one_family_is_still_out),
