@@ -232,8 +232,8 @@ static int files_create_at(int dir, const char *name, struct slice text, mode_t 
 int files_replace(
 	const char *path, struct slice text, mode_t mode, bool make_dirs, struct errmsg *msg)
 {
-	char temporary[FILES_NAME_MAX];
-	const char *name;
+	char temporary[FILES_NAME_MAX] = "";
+	const char *name = "";
 	int dir = -1;
 	int ret = 0;
 

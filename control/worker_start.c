@@ -1,12 +1,11 @@
 /* The worker's side of its start: what the START message brought, ready for use. Before it: main,
  * which has given up all rights. After it: worker.c. */
-#include "control/worker.h"
-
-#include <errno.h>
 #include <unistd.h>
 
 #include "base/state.h"
 #include "control/areas.h"
+#include "control/worker.h"
+#include "proxy/ca.h"
 
 static void worker_start_source(struct worker_start *w)
 {

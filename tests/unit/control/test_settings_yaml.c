@@ -124,15 +124,11 @@ static int decode_nested(unsigned n)
 {
 	struct settings_yaml *y = NULL;
 	struct errmsg msg = {""};
-	char text[256];
-	unsigned i;
+	char text[128] = "a: ";
 	int ret;
 
-	(void)snprintf(text, sizeof(text), "a: ");
-	for (i = 1; i < n; i++)
-		strcat(text, "[");
-	for (i = 1; i < n; i++)
-		strcat(text, "]");
+	memset(text + 3, '[', n - 1);
+	memset(text + 3 + n - 1, ']', n - 1);
 	ret = settings_yaml_decode(slice_str(text), "f", &y, &msg);
 	settings_yaml_free(y);
 	return ret;

@@ -1,0 +1,197 @@
+/* What settings say about policy and writing (control/settings_policy, settings.c): which source
+ * counts, what switches the rule on, what may pass through. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/control/load.h"
+
+static void test_write_hosts_switch_the_rule_on_even_when_empty(void **state)
+{
+	static const struct {
+		const char *env;
+		const char *yaml;
+		bool read_only;
+		size_t hosts;
+	} rows[] = {
+		{NULL, NULL, false, 0},
+		{"AGENTIC_WRITE_HOSTS=", NULL, true, 0},
+		{"AGENTIC_WRITE_HOSTS= , ", NULL, true, 0},
+		{"AGENTIC_WRITE_HOSTS=a.test *.b.test,.c.test", NULL, true, 3},
+		{NULL, "write_hosts: []\n", true, 0},
+		{NULL, "write_hosts:\n", true, 0},
+		{NULL, "write_hosts: [a.test, b.test]\n", true, 2},
+		{NULL, "write_hosts: a.test b.test\n", true, 2},
+		{"AGENTIC_WRITE_HOSTS=", "write_hosts: [a.test]\n", true, 0},
+		{"AGENTIC_WRITE_HOSTS=a.test", "read_only: false\n", false, 1},
+		{"EGRESS_READ_ONLY=on", "read_only: false\n", true, 0},
+		{"EGRESS_READ_ONLY=off", "write_hosts: [a.test]\n", false, 1},
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_LEN(rows); i++) {
+		struct load l = {.yaml = rows[i].yaml, .env = {rows[i].env}};
+		struct settings *s = must_load(&l);
+
+		assert_int_equal(s->read_only, rows[i].read_only);
+		assert_int_equal(write_hosts_count(s->write_hosts), rows[i].hosts);
+		settings_free(s);
+	}
+}
+
+static void test_write_hosts_without_the_rule_or_policy_warn(void **state)
+{
+	struct load off = {.env = {"AGENTIC_WRITE_HOSTS=a.test", "EGRESS_READ_ONLY=off"}};
+	struct load denied = {.env = {"AGENTIC_WRITE_HOSTS=a.test b.test",
+				      "OPENSANDBOX_EGRESS_RULES={\"egress\":[{\"action\":\"allow\","
+				      "\"target\":\"a.test\"}]}"}};
+	struct outcome o;
+
+	load_env(&off, false, false, &o);
+	assert_int_equal(o.ret, 0);
+	assert_non_null(strstr(o.log, "write hosts have no effect"));
+	settings_free(o.s);
+	load_env(&denied, false, false, &o);
+	assert_int_equal(o.ret, 0);
+	assert_non_null(strstr(o.log, "write host b.test is not allowed by policy"));
+	settings_free(o.s);
+}
+
+static void test_pass_through_under_the_rule_lists_write_hosts_only(void **state)
+{
+	static const struct {
+		const char *write;
+		const char *pass;
+		bool good;
+	} rows[] = {
+		{"a.test", "a.test", true},
+		{"a.test", "b.test", false},
+		{"a.test", "x.a.test", false},
+		{"a.test", "*.a.test", false},
+		{"a.test", ".a.test", false},
+		{"*.a.test", "a.test", false},
+		{"*.a.test", "x.a.test", true},
+		{"*.a.test", "*.a.test", true},
+		{"*.a.test", "*.b.a.test", true},
+		{"*.a.test", ".b.a.test", true},
+		{"*.a.test", ".a.test", false},
+		{"*.b.a.test", "*.a.test", false},
+		{".a.test", ".a.test", true},
+		{".a.test", "*.a.test", true},
+		{".a.test", "a.test", true},
+		{".a.test", "*.xa.test", false},
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_LEN(rows); i++) {
+		char write[64];
+		char pass[64];
+		struct load l = {.env = {write, pass}};
+		struct outcome o;
+
+		(void)snprintf(write, sizeof(write), "AGENTIC_WRITE_HOSTS=%s", rows[i].write);
+		(void)snprintf(pass, sizeof(pass), "EGRESS_PASS_THROUGH=%s", rows[i].pass);
+		load_env(&l, false, false, &o);
+		if ((o.ret == 0) != rows[i].good)
+			fail_msg("%s %s: %s", write, pass, o.msg.text);
+		if (!rows[i].good)
+			assert_non_null(strstr(o.msg.text, "EGRESS_PASS_THROUGH: "));
+		settings_free(o.s);
+		/* Without the rule anything may be listed. */
+		l.env[2] = "EGRESS_READ_ONLY=off";
+		load_env(&l, false, false, &o);
+		assert_int_equal(o.ret, 0);
+		settings_free(o.s);
+	}
+}
+
+static void test_policy_comes_from_file_then_variable_then_yaml(void **state)
+{
+	static const char yaml[] = "policy:\n  egress:\n    - {action: allow, target: y.test}\n";
+	static const char var[] = "OPENSANDBOX_EGRESS_RULES={\"egress\":[{\"action\":\"allow\","
+				  "\"target\":\"v.test\"}]}";
+	static const char file[] = "{\"egress\":[{\"action\":\"allow\",\"target\":\"f.test\"}]}";
+	static const char path[] = "OPENSANDBOX_EGRESS_POLICY_FILE=/p";
+	const struct {
+		struct load l;
+		const char *target; /* NULL: no rule */
+		const char *log;
+	} rows[] = {
+		{{yaml, file, NULL, {PROXY, RESOLVERS, CERT, var, path}}, "f.test", NULL},
+		{{yaml, NULL, NULL, {PROXY, RESOLVERS, CERT, var, path}}, "v.test", NULL},
+		{{yaml, "", NULL, {PROXY, RESOLVERS, CERT, var, path}}, "v.test", "/p: empty"},
+		{{yaml, " \n", NULL, {PROXY, RESOLVERS, CERT, var, path}}, "v.test", "/p: empty"},
+		{{yaml, "{", NULL, {PROXY, RESOLVERS, CERT, var, path}}, "v.test", "/p: "},
+		{{yaml, "{", NULL, {PROXY, RESOLVERS, CERT, path}}, "y.test", "/p: "},
+		{{yaml, "null", NULL, {PROXY, RESOLVERS, CERT, var, path}}, NULL, NULL},
+		{{yaml, NULL, NULL, {PROXY, RESOLVERS, CERT}}, "y.test", NULL},
+		{{"policy:\n", NULL, NULL, {PROXY, RESOLVERS, CERT}}, NULL, NULL},
+		{{yaml, NULL, NULL, {PROXY, RESOLVERS, CERT, "OPENSANDBOX_EGRESS_RULES= "}}, NULL,
+			NULL},
+		{{NULL, NULL, NULL, {PROXY, RESOLVERS, CERT}}, NULL, "everything is denied"},
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_LEN(rows); i++) {
+		struct outcome o;
+
+		load_env(&rows[i].l, true, false, &o);
+		assert_int_equal(o.ret, 0);
+		assert_int_equal(policy_n_rules(o.s->policy), rows[i].target ? 1 : 0);
+		assert_false(policy_default_allow(o.s->policy));
+		if (rows[i].target)
+			assert_string_equal(policy_rule(o.s->policy, 0)->written, rows[i].target);
+		if (rows[i].log ? !strstr(o.log, rows[i].log) : o.log[0] != '\0')
+			fail_msg("row %zu: logged \"%s\"", i, o.log);
+		settings_free(o.s);
+	}
+}
+
+static void test_wrong_rule_in_yaml_is_named_by_its_line(void **state)
+{
+	struct load l = {.yaml = "read_only: true\n"
+				 "policy:\n"
+				 "  defaultAction: deny\n"
+				 "  egress:\n"
+				 "    - {action: allow, target: a.test}\n"
+				 "    - action: allow\n"
+				 "      target: http://b.test\n",
+		.env = {PROXY, RESOLVERS, CERT}};
+	struct outcome o;
+
+	load_env(&l, true, false, &o);
+	assert_true(o.ret < 0);
+	assert_non_null(strstr(o.msg.text, "egress.yaml:6: policy: egress[1]"));
+	l.yaml = "policy:\n  defaultAction: maybe\n";
+	load_env(&l, true, false, &o);
+	assert_true(o.ret < 0);
+	assert_non_null(strstr(o.msg.text, "egress.yaml:1: policy: "));
+}
+
+static void test_policy_path_is_read_from_the_environment_alone(void **state)
+{
+	char *const none[] = {(char[]){"A=b"}, NULL};
+	char *const empty[] = {(char[]){"OPENSANDBOX_EGRESS_POLICY_FILE="}, NULL};
+	char *const set[] = {(char[]){"OPENSANDBOX_EGRESS_POLICY_FILE=/p"}, NULL};
+
+	assert_null(settings_policy_path(none));
+	assert_null(settings_policy_path(empty));
+	assert_string_equal(settings_policy_path(set), "/p");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_write_hosts_switch_the_rule_on_even_when_empty),
+		cmocka_unit_test(test_write_hosts_without_the_rule_or_policy_warn),
+		cmocka_unit_test(test_pass_through_under_the_rule_lists_write_hosts_only),
+		cmocka_unit_test(test_policy_comes_from_file_then_variable_then_yaml),
+		cmocka_unit_test(test_wrong_rule_in_yaml_is_named_by_its_line),
+		cmocka_unit_test(test_policy_path_is_read_from_the_environment_alone),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
