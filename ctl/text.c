@@ -1,0 +1,87 @@
+/* What comes out of the audit trail was written by clients: each character is looked at once more
+ * before it reaches a terminal or a spreadsheet, whoever wrote the file. */
+#include "ctl/text.h"
+
+#define TEXT_BAD UINT32_MAX /* not UTF-8 */
+
+/* Reads one character of UTF-8 (RFC 3629). */
+static uint32_t text_code(struct slice s, size_t *len)
+{
+	const unsigned char *p = (const unsigned char *)s.p;
+	size_t n = p[0] < 0x80 ? 1 : p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : 2;
+	uint32_t min = n == 4 ? 0x10000 : n == 3 ? 0x800 : n == 2 ? 0x80 : 0;
+	uint32_t code = n == 1 ? p[0] : p[0] & (0x7fU >> n);
+
+	*len = 1;
+	if ((p[0] >= 0x80 && p[0] < 0xc2) || p[0] > 0xf4 || s.len < n)
+		return TEXT_BAD;
+	for (size_t i = 1; i < n; i++) {
+		if ((p[i] & 0xc0) != 0x80)
+			return TEXT_BAD;
+		code = code << 6 | (p[i] & 0x3fU);
+	}
+	if (code < min || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
+		return TEXT_BAD;
+	*len = n;
+	return code;
+}
+
+static bool text_hidden(uint32_t code)
+{
+	return code < 0x20 || (code >= 0x7f && code <= 0xa0) || code == 0xad || code == 0x61c ||
+		(code >= 0x200b && code <= 0x200f) || (code >= 0x2028 && code <= 0x202e) ||
+		(code >= 0x2060 && code <= 0x206f) || code == 0xfeff || code >= 0xe0000;
+}
+
+size_t text_visible(struct strbuf *b, struct slice s)
+{
+	size_t columns = 0, len;
+
+	while (s.len > 0) {
+		uint32_t code = text_code(s, &len);
+		size_t before = b->len;
+
+		if (code == TEXT_BAD)
+			strbuf_printf(b, "\\x%02x", (unsigned char)s.p[0]);
+		else if (text_hidden(code))
+			strbuf_printf(b, "\\u%04x", code);
+		else
+			strbuf_add(b, slice_first(s, len));
+		columns += code == TEXT_BAD || text_hidden(code) ? b->len - before : 1;
+		s = slice_from(s, len);
+	}
+	return columns;
+}
+
+void text_csv(struct strbuf *b, struct slice s)
+{
+	struct strbuf cell;
+	struct slice rest;
+
+	strbuf_init(&cell, b->max);
+	if (s.len > 0 && memchr("=+-@", s.p[0], 4))
+		strbuf_char(&cell, '\'');
+	(void)text_visible(&cell, s);
+	rest = strbuf_slice(&cell);
+	if (!cell.full && slice_find_char(rest, '"') == rest.len &&
+		slice_find_char(rest, ',') == rest.len) {
+		strbuf_add(b, rest);
+	} else {
+		strbuf_char(b, '"');
+		while (rest.p) {
+			strbuf_add(b, slice_cut(&rest, '"'));
+			strbuf_str(b, rest.p ? "\"\"" : "\"");
+		}
+	}
+	b->full |= cell.full;
+	strbuf_fini(&cell);
+}
+
+void text_column(struct strbuf *b, struct slice s, size_t width)
+{
+	size_t n = text_visible(b, s);
+
+	do {
+		strbuf_char(b, ' ');
+	} while (n++ < width);
+}
