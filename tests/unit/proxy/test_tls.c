@@ -148,21 +148,28 @@ static void test_session_resumes_for_the_same_name_and_epoch_only(void **state)
 static void test_name_and_address_of_the_same_bytes_are_not_one(void **state)
 {
 	struct netaddr addr;
-	SSL *client = client_new(TLS1_3_VERSION, "aaaaaaaaaaaaaaaa");
-	SSL *server = tls_accept_new(tls, SLICE("aaaaaaaaaaaaaaaa"), NULL, 7);
 
 	assert_true(netaddr_parse(SLICE("6161:6161:6161:6161:6161:6161:6161:6161"), &addr));
-	assert_true(pki_handshake(client, server) && pki_ping(client, server));
-	SSL_free(client);
-	SSL_free(server);
-	client = client_new(TLS1_3_VERSION, NULL);
-	server = tls_accept_new(tls, SLICE_EMPTY, &addr, 7);
-	assert_int_equal(SSL_set_session(client, session), 1);
-	assert_true(pki_handshake(client, server));
-	assert_false(SSL_session_reused(server));
-	assert_int_equal(X509_check_ip(SSL_get0_peer_certificate(client), addr.b, 16, 0), 1);
-	SSL_free(client);
-	SSL_free(server);
+	for (int version = TLS1_2_VERSION; version <= TLS1_3_VERSION; version++) {
+		SSL *client = client_new(version, "aaaaaaaaaaaaaaaa");
+		SSL *server = tls_accept_new(tls, SLICE("aaaaaaaaaaaaaaaa"), NULL, 7);
+
+		assert_true(pki_handshake(client, server) && pki_ping(client, server));
+		/* Without this OpenSSL would spoil the session. */
+		SSL_shutdown(client);
+		SSL_free(client);
+		SSL_free(server);
+		client = client_new(version, NULL);
+		server = tls_accept_new(tls, SLICE_EMPTY, &addr, 7);
+		assert_true(SSL_SESSION_is_resumable(session));
+		assert_int_equal(SSL_set_session(client, session), 1);
+		assert_true(pki_handshake(client, server));
+		assert_false(SSL_session_reused(server));
+		assert_int_equal(
+			X509_check_ip(SSL_get0_peer_certificate(client), addr.b, 16, 0), 1);
+		SSL_free(client);
+		SSL_free(server);
+	}
 }
 
 static void test_ticket_offers_no_early_data_and_early_data_is_not_read(void **state)
