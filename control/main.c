@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/proc.h"
@@ -129,6 +130,8 @@ static int main_worker(void)
 	struct errmsg msg = {""};
 	int ret;
 
+	/* Else ps(1) shows "exe", after the link that it was started by. */
+	(void)prctl(PR_SET_NAME, "egress-worker", 0, 0, 0);
 	ret = proc_harden(true, &msg);
 	if (ret < 0) {
 		supervisor_complain(msg.text);
