@@ -70,6 +70,7 @@ static int child_drops_root(void)
 
 	if (geteuid() != 0)
 		return SKIPPED;
+	CHECK(setgroups(1, (const gid_t[]){4}) == 0);
 	CHECK(proc_drop(UID, UID, &msg) == 0);
 	CHECK(getresuid(&r, &e, &s) == 0 && r == UID && e == UID && s == UID);
 	CHECK(getgid() == UID && getegid() == UID);
