@@ -96,22 +96,25 @@ static int on_new_session(SSL *ssl, SSL_SESSION *session)
 	return 0;
 }
 
-/* A client that lists protocols must list the one we speak; otherwise it would go on in another. */
+/* A client that lists protocols must list one that we speak; otherwise it would go on in another.
+ * curl --http1.0 lists http/1.0 alone; one that lists both gets 1.1. */
 static int on_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_len,
 	const unsigned char *in, unsigned int in_len, void *arg)
 {
 	struct reader r = reader_make(slice_make((const char *)in, in_len));
+	struct slice best = SLICE_EMPTY;
 	struct slice p;
 
 	while (r.left && !r.bad) {
 		p = reader_slice(&r, reader_u8(&r));
-		if (!slice_eq(p, SLICE("http/1.1")))
-			continue;
-		*out = (const unsigned char *)p.p;
-		*out_len = (unsigned char)p.len;
-		return SSL_TLSEXT_ERR_OK;
+		if (slice_eq(p, SLICE("http/1.1")) || (!best.len && slice_eq(p, SLICE("http/1.0"))))
+			best = p;
 	}
-	return SSL_TLSEXT_ERR_ALERT_FATAL;
+	if (!best.len)
+		return SSL_TLSEXT_ERR_ALERT_FATAL;
+	*out = (const unsigned char *)best.p;
+	*out_len = (unsigned char)best.len;
+	return SSL_TLSEXT_ERR_OK;
 }
 
 static SSL_CTX *tls_context_new(const SSL_METHOD *method, struct tls *t)

@@ -21,10 +21,10 @@ void tls_free(struct tls *t);
 struct leaf_cache *tls_leaves(struct tls *t);
 
 /* A server-side SSL for a client, with the leaf for that name (or address, if addr is not NULL)
- * already set. TLS 1.2 and 1.3, AES-128-GCM first; ALPN answers http/1.1 if offered, and refuses a
- * list that lacks it (no_application_protocol). Tickets and session ids work, but only for the same
- * name (session id context = hash of the name and of epoch): C83. No early data, no renegotiation.
- * SSL_MODE_RELEASE_BUFFERS. NULL if minting failed. */
+ * already set. TLS 1.2 and 1.3, AES-128-GCM first; ALPN answers http/1.1 if offered, else http/1.0,
+ * and refuses a list that lacks both (no_application_protocol). Tickets and session ids work, but
+ * only for the same name (session id context = hash of the name and of epoch): C83. No early data,
+ * no renegotiation. SSL_MODE_RELEASE_BUFFERS. NULL if minting failed. */
 SSL *tls_accept_new(struct tls *t, struct slice name, const struct netaddr *addr, uint64_t epoch);
 
 /* A client-side SSL towards an origin: SNI (none for an address), verification of chain and name

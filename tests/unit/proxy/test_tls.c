@@ -3,6 +3,7 @@
 #include "proxy/tls.h"
 #include "tests/unit/proxy/pki.h"
 
+#define H10 "\x08http/1.0"
 #define H11 "\x08http/1.1"
 #define H2 "\x02h2"
 
@@ -241,23 +242,26 @@ static void test_client_without_sni_gets_the_leaf_of_the_address(void **state)
 static const struct {
 	const char *offer;
 	size_t len;
-	bool want;
+	const char *want; /* NULL: refused */
 } alpn_rows[] = {
-	{"", 0, true},
-	{H11, 9, true},
-	{H2 H11, 12, true},
-	{H11 H2, 12, true},
-	{H2, 3, false},
-	{"\x08http/1.0", 9, false},
-	{"\x08HTTP/1.1", 9, false},
+	{"", 0, ""},
+	{H11, 9, "http/1.1"},
+	{H2 H11, 12, "http/1.1"},
+	{H11 H2, 12, "http/1.1"},
+	{H2, 3, NULL},
+	{H10, 9, "http/1.0"},
+	{H2 H10, 12, "http/1.0"},
+	{H10 H11, 18, "http/1.1"},
+	{H11 H10, 18, "http/1.1"},
+	{"\x08HTTP/1.1", 9, NULL},
 	{"\x07http/1."
 	 "\x01"
 	 "1",
-		10, false},
-	{"\x09http/1.12", 10, false},
+		10, NULL},
+	{"\x09http/1.12", 10, NULL},
 };
 
-static void test_alpn_is_http11_or_the_handshake_fails(void **state)
+static void test_alpn_is_http1_or_the_handshake_fails(void **state)
 {
 	for (size_t i = 0; i < ARRAY_LEN(alpn_rows); i++) {
 		SSL *client = client_new(TLS1_3_VERSION, "read.test");
@@ -268,11 +272,11 @@ static void test_alpn_is_http11_or_the_handshake_fails(void **state)
 
 		SSL_set_alpn_protos(client, (const unsigned char *)alpn_rows[i].offer,
 			(unsigned int)alpn_rows[i].len);
-		assert_int_equal(pki_handshake(client, server), alpn_rows[i].want);
+		assert_int_equal(pki_handshake(client, server), alpn_rows[i].want != NULL);
 		SSL_get0_alpn_selected(client, &p, &len);
-		assert_int_equal(len, alpn_rows[i].want && alpn_rows[i].len ? 8 : 0);
+		assert_int_equal(len, alpn_rows[i].want ? strlen(alpn_rows[i].want) : 0);
 		if (len)
-			assert_memory_equal(p, "http/1.1", 8);
+			assert_memory_equal(p, alpn_rows[i].want, len);
 		if (!alpn_rows[i].want) {
 			assert_string_equal(tls_error_text(server, &certificate),
 				"the peer does not accept http/1.1");
@@ -428,7 +432,7 @@ int main(void)
 		cmocka_unit_test(test_ticket_offers_no_early_data_and_early_data_is_not_read),
 		cmocka_unit_test(test_client_gets_one_ticket),
 		cmocka_unit_test(test_client_without_sni_gets_the_leaf_of_the_address),
-		cmocka_unit_test(test_alpn_is_http11_or_the_handshake_fails),
+		cmocka_unit_test(test_alpn_is_http1_or_the_handshake_fails),
 		cmocka_unit_test(test_our_cipher_order_wins_and_old_protocols_are_refused),
 		cmocka_unit_test(test_renegotiation_is_refused),
 		cmocka_unit_test(test_client_that_does_not_trust_us_is_told_apart),
