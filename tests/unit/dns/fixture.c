@@ -63,8 +63,8 @@ static int fixture_setup_with(void **state, bool v6)
 	fixture_n_probes = 0;
 	set_now(f, 1000000);
 	f->base = event_base_new();
-	peer_init(&f->first, f->base);
-	peer_init(&f->second, f->base);
+	assert_true(peer_init(&f->first, f->base, AF_INET));
+	assert_true(peer_init(&f->second, f->base, AF_INET));
 	assert_true(netaddr_parse(SLICE("127.0.0.1"), &u.v[0].addr));
 	u.v[1].addr = u.v[0].addr;
 	u.v[0].port = f->first.port;

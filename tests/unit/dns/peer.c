@@ -32,7 +32,7 @@ struct peer_reply {
 	struct event *timer; /* NULL: sent at once, or held */
 	int fd;
 	bool tcp;
-	struct sockaddr_in to;
+	struct sockaddr_storage to;
 	struct peer_msg msg;
 };
 
@@ -151,7 +151,7 @@ static void on_peer_reply(evutil_socket_t fd, short what, void *arg)
 	peer_reply_send(arg);
 }
 
-static void peer_garbage(struct peer *p, const struct sockaddr_in *to)
+static void peer_garbage(struct peer *p, const struct sockaddr_storage *to)
 {
 	static const uint8_t bytes[300] = {0xff, 0x41, 0xc0, 0x0c};
 	static const size_t sizes[] = {0, 1, 2, 11, 12, 13, 300};
@@ -263,7 +263,7 @@ static void peer_note_port(struct peer *p, uint16_t port)
 }
 
 static void peer_answer(
-	struct peer *p, int fd, const struct sockaddr_in *to, const uint8_t *q, size_t len)
+	struct peer *p, int fd, const struct sockaddr_storage *to, const uint8_t *q, size_t len)
 {
 	const struct peer_row *row;
 	struct peer_reply *r;
@@ -312,7 +312,9 @@ static void on_peer_udp(evutil_socket_t fd, short what, void *arg)
 {
 	struct peer *p = arg;
 	uint8_t q[PEER_MSG_MAX] = {0};
-	struct sockaddr_in from;
+	struct sockaddr_storage from = {0};
+	struct netaddr addr;
+	uint16_t port;
 	socklen_t from_len;
 	ssize_t len;
 
@@ -321,7 +323,8 @@ static void on_peer_udp(evutil_socket_t fd, short what, void *arg)
 		len = recvfrom(fd, q, sizeof(q), 0, (struct sockaddr *)&from, &from_len);
 		if (len < 0)
 			return;
-		peer_note_port(p, from.sin_port);
+		REQUIRE(netaddr_from_sockaddr((struct sockaddr *)&from, &addr, &port));
+		peer_note_port(p, port);
 		peer_answer(p, fd, &from, q, (size_t)len);
 	}
 }
@@ -361,25 +364,33 @@ static void on_peer_accept(evutil_socket_t fd, short what, void *arg)
 	REQUIRE(event_add(c->ev, NULL) == 0);
 }
 
-void peer_init(struct peer *p, struct event_base *base)
+bool peer_init(struct peer *p, struct event_base *base, int family)
 {
-	struct sockaddr_in sa = {.sin_family = AF_INET};
-	socklen_t len = sizeof(sa);
+	static const struct netaddr v4 = {{[10] = 0xff, 0xff, 127, 0, 0, 1}};
+	static const struct netaddr v6 = {{[15] = 1}};
+	struct sockaddr_storage ss;
+	socklen_t len = netaddr_to_sockaddr(family == AF_INET ? &v4 : &v6, 0, &ss);
 	int room = 4 << 20; /* a burst of 2,000 questions must fit */
+	struct netaddr addr;
 
 	memset(p, 0, sizeof(*p));
-	sa.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	p->base = base;
-	p->tcp = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	p->udp = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	REQUIRE(bind(p->tcp, (struct sockaddr *)&sa, sizeof(sa)) == 0 && listen(p->tcp, 8) == 0);
-	REQUIRE(getsockname(p->tcp, (struct sockaddr *)&sa, &len) == 0);
-	REQUIRE(bind(p->udp, (struct sockaddr *)&sa, sizeof(sa)) == 0);
+	p->tcp = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	p->udp = socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (p->tcp < 0 || p->udp < 0 || bind(p->tcp, (struct sockaddr *)&ss, len) < 0) {
+		close(p->tcp);
+		close(p->udp);
+		return false;
+	}
+	REQUIRE(listen(p->tcp, 8) == 0);
+	REQUIRE(getsockname(p->tcp, (struct sockaddr *)&ss, &len) == 0);
+	REQUIRE(netaddr_from_sockaddr((struct sockaddr *)&ss, &addr, &p->port));
+	REQUIRE(bind(p->udp, (struct sockaddr *)&ss, len) == 0);
 	(void)setsockopt(p->udp, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
-	p->port = ntohs(sa.sin_port);
 	p->on_udp = event_new(base, p->udp, EV_READ | EV_PERSIST, on_peer_udp, p);
 	p->on_tcp = event_new(base, p->tcp, EV_READ | EV_PERSIST, on_peer_accept, p);
 	REQUIRE(event_add(p->on_udp, NULL) == 0 && event_add(p->on_tcp, NULL) == 0);
+	return true;
 }
 
 void peer_fini(struct peer *p)

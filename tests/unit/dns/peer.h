@@ -1,5 +1,5 @@
 /* A DNS server for tests, in the event base of the test: UDP and TCP on one ephemeral port of
- * 127.0.0.1, answers by a table of rows, every question counted. */
+ * 127.0.0.1 or ::1, answers by a table of rows, every question counted. */
 #pragma once
 
 #include "base/attr.h"
@@ -68,7 +68,8 @@ struct peer {
 	uint16_t ports[PEER_PORTS_MAX];
 };
 
-void peer_init(struct peer *p, struct event_base *base);
+/* On the loopback address of the family. False, and nothing to end, if there is none. */
+CHECKED bool peer_init(struct peer *p, struct event_base *base, int family);
 void peer_fini(struct peer *p);
 /* Replaces the table and forgets what was seen. */
 void peer_script(struct peer *p, const struct peer_row *rows, size_t n);

@@ -291,12 +291,31 @@ static void test_no_file_but_the_random_one_is_read(void **state)
 	file = fopen("/etc/resolv.conf", "r");
 	assert_int_equal(n_files, 1);
 	if (file)
-		fclose(file);
+		(void)fclose(file);
 }
 
 static void on_channels_done(const struct channels_reply *reply, void *arg)
 {
 	++*(unsigned *)arg;
+}
+
+static void test_resolver_on_an_ipv6_address_is_asked(void **state)
+{
+	struct fixture *f = *state;
+	struct upstreams u = {.n = 1};
+	struct errmsg msg;
+	struct peer peer;
+
+	if (!peer_init(&peer, f->base, AF_INET6))
+		skip();
+	resolver_free(f->resolver);
+	assert_true(netaddr_parse(SLICE("::1"), &u.v[0].addr));
+	u.v[0].port = peer.port;
+	assert_int_equal(resolver_new(f->base, &u, FIXTURE_TIMEOUT_MS, &f->resolver, &msg), 0);
+	peer_script(&peer, fixture_both, 1);
+	check_lookup(f, "a.test", 0, "2::1 1.0.0.1 1.0.0.2");
+	assert_int_equal(peer.n_questions, 2);
+	peer_fini(&peer);
 }
 
 static void test_freed_channels_tell_nobody(void **state)
@@ -350,6 +369,7 @@ int main(void)
 		T_V4(test_source_ports_change),
 		T_V4(test_source_ports_change_under_steady_load),
 		T(test_no_file_but_the_random_one_is_read),
+		T(test_resolver_on_an_ipv6_address_is_asked),
 		T(test_freed_channels_tell_nobody),
 		T(test_resolver_without_servers_is_refused),
 	};
