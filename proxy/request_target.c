@@ -141,8 +141,9 @@ static int target_absolute_decode(bool options, struct slice target, struct requ
 	else
 		return E_SYNTAX;
 	out->https = target.p[4] != ':';
-	for (n = 0; n < rest.len && rest.p[n] != '/' && rest.p[n] != '?'; n++)
-		;
+	/* "http://host?query" cannot be written in origin-form without a copy, and no client sends
+	 * it to a proxy: its '?' stays in the authority, where it is refused. */
+	n = slice_find_char(rest, '/');
 	authority = slice_first(rest, n);
 	rest = slice_from(rest, n);
 	ret = target_userinfo_drop(&authority, &out->userinfo);
@@ -150,10 +151,6 @@ static int target_absolute_decode(bool options, struct slice target, struct requ
 		ret = authority_decode(authority, &out->authority);
 	if (ret < 0)
 		return ret;
-	/* "http://host?query" cannot be written in origin-form without a copy, and no client sends
-	 * it to a proxy. */
-	if (rest.len > 0 && rest.p[0] == '?')
-		return E_SYNTAX;
 	if (rest.len == 0)
 		rest = options ? SLICE("*") : SLICE("/");
 	target_path_set(out, rest);

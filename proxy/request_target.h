@@ -39,7 +39,8 @@ CHECKED int authority_decode(struct slice s, struct authority *out);
 /* By method: CONNECT takes only authority-form, with a port; OPTIONS may take `*`; everything else
  * origin-form or absolute-form with scheme http or https (letter case ignored). No fragment, no
  * byte outside VCHAR. A non-ASCII byte in path or query is accepted as it is (real clients send
- * raw UTF-8). An absolute-form without path gets "/" (or "*" for OPTIONS). */
+ * raw UTF-8). An absolute-form without path gets "/" (or "*" for OPTIONS); a query without path is
+ * refused. */
 CHECKED int request_target_decode(
 	struct slice method, struct slice target, struct request_target *out);
 

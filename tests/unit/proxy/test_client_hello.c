@@ -336,6 +336,11 @@ static const struct {
 	{"SSLv2", R("\x80\x2e\x01\x03\x01"), 0, CLIENT_HELLO_NOT_TLS},
 	{"version 2", R("\x16\x02\x01"), 0, CLIENT_HELLO_NOT_TLS},
 	{"another handshake message", R("\x16\x03\x01\x00\x04\x02\x00\x00\x00"), 0, BAD},
+	{"a hello but for its type",
+		R("\x16\x03\x01\x00\x2d\x02\x00\x00\x29\x03\x03" RANDOM
+		  "\x00\x00\x02\x13\x01\x01\x00"),
+		0, BAD},
+	{"its first byte is enough", R("\x16\x03\x01\x00\x2d\x02"), 0, BAD},
 	{"empty hello", R("\x16\x03\x01\x00\x04\x01\x00\x00\x00"), 0, BAD},
 	{"alert between two records", R("\x16\x03\x01\x00\x01\x01\x15\x03\x01\x00\x02"), 0, BAD},
 	{"another version between two records", R("\x16\x03\x01\x00\x01\x01\x16\x02"), 0, BAD},
