@@ -6,7 +6,7 @@
 #include "base/slice.h"
 
 #define TLS_SESSION_KEEP_S 3600    /* a resumed session skips verification: not for longer */
-#define TLS_SESSION_BYTES_MAX 8192 /* encoded, with the origin's certificate and a ticket */
+#define TLS_SESSION_BYTES_MAX 8192 /* encoded, with a ticket */
 #define TLS_SESSION_KEY_MAX 272    /* a name and four more bytes */
 
 /* Sessions of origins, kept as bytes: an SSL_SESSION holds the whole decoded chain, about ten times
