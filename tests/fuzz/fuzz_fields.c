@@ -71,6 +71,8 @@ static void value_check(struct slice value)
 	f.n = 1;
 	f.seen = UINT64_C(1) << FIELD_CONNECTION;
 	f.v[0] = (struct field){SLICE("connection"), value, FIELD_CONNECTION};
+	REQUIRE(fields_find(&f, FIELD_CONNECTION) == &f.v[0] && !fields_find(&f, FIELD_HOST));
+	REQUIRE(fields_count(&f, FIELD_CONNECTION) == 1 && fields_count(&f, FIELD_HOST) == 0);
 	for (size_t i = 0; i < n; i++) {
 		REQUIRE(fields_list_has(&f, FIELD_CONNECTION, members[i]));
 		if (i > 0)
