@@ -50,7 +50,8 @@ void audit_note(struct audit *a, const struct audit_event *e, char id[AUDIT_ID_L
 /* A new file instead of the old one, which is closed (after rotation). Files given to the trail are
  * its own; audit_close closes the last one. */
 void audit_set_file(struct audit *a, int fd);
-/* Asks for rotation when the file passes max_bytes: cb runs from the loop. */
+/* Asks for rotation when the file passes max_bytes: cb runs from the loop, once until the next
+ * audit_set_file. When rotation failed, call this again to be asked again. */
 void audit_on_rotate(struct audit *a, uint64_t max_bytes, void (*cb)(void *arg), void *arg);
 
 /* Where a log reader stands: last committed seq. */

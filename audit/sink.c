@@ -276,6 +276,7 @@ void sink_on_rotate(struct sink *s, uint64_t max_bytes, void (*cb)(void *arg), v
 	s->rotate_bytes = max_bytes;
 	s->rotate = cb;
 	s->rotate_arg = arg;
+	s->rotating = false;
 }
 
 static void sink_arm(struct sink *s, uint32_t ms)

@@ -35,5 +35,6 @@ bool sink_finish(struct sink *s);
 /* Another file in place of the one that is closed now. A half line at its end is cut off and goes
  * to the new one as a whole. */
 void sink_set_file(struct sink *s, int fd);
-/* cb runs once after a round that made the file longer than max_bytes, until sink_set_file. */
+/* cb runs once after a round that made the file longer than max_bytes, until sink_set_file or the
+ * next call of this. */
 void sink_on_rotate(struct sink *s, uint64_t max_bytes, void (*cb)(void *arg), void *arg);
