@@ -355,9 +355,9 @@ void settings_free(struct settings *s)
 	free(s);
 }
 
-const char *settings_policy_path(char *const *environ)
+const char *settings_policy_path(char *const *env)
 {
-	const char *path = settings_env_get(environ, "OPENSANDBOX_EGRESS_POLICY_FILE");
+	const char *path = settings_env_get(env, "OPENSANDBOX_EGRESS_POLICY_FILE");
 
 	return path && path[0] ? path : NULL;
 }

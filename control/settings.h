@@ -71,7 +71,7 @@ void settings_free(struct settings *s);
 
 /* The path settings alone, before anything can be opened as descriptor: policy_file. May be NULL.
  */
-const char *settings_policy_path(char *const *environ);
+const char *settings_policy_path(char *const *env);
 
 /* The effective configuration as YAML, without secrets (`egress --check`). */
 void settings_print(const struct settings *s, struct strbuf *out);

@@ -8,13 +8,13 @@
 
 #include "control/settings_int.h"
 
-const char *settings_env_get(char *const *environ, const char *name)
+const char *settings_env_get(char *const *env, const char *name)
 {
 	size_t len = strlen(name);
 
-	for (; *environ; environ++) {
-		if (strncmp(*environ, name, len) == 0 && (*environ)[len] == '=')
-			return *environ + len + 1;
+	for (; *env; env++) {
+		if (strncmp(*env, name, len) == 0 && (*env)[len] == '=')
+			return *env + len + 1;
 	}
 	return NULL;
 }
@@ -155,12 +155,12 @@ static int settings_env_one(struct settings_run *run, struct slice name, struct 
 }
 
 /* The first of two variables with one name counts, as for getenv. */
-static bool settings_env_again(char *const *environ, size_t i, struct slice name)
+static bool settings_env_again(char *const *env, size_t i, struct slice name)
 {
 	size_t k;
 
 	for (k = 0; k < i; k++) {
-		if (strncmp(environ[k], name.p, name.len) == 0 && environ[k][name.len] == '=')
+		if (strncmp(env[k], name.p, name.len) == 0 && env[k][name.len] == '=')
 			return true;
 	}
 	return false;
@@ -168,19 +168,19 @@ static bool settings_env_again(char *const *environ, size_t i, struct slice name
 
 int settings_env_read(struct settings_run *run)
 {
-	char *const *environ = run->src->environ;
+	char *const *env = run->src->environ;
 	struct slice value;
 	struct slice name;
 	size_t i;
 	int ret;
 
-	for (i = 0; environ && environ[i]; i++) {
-		value = slice_str(environ[i]);
+	for (i = 0; env && env[i]; i++) {
+		value = slice_str(env[i]);
 		name = slice_cut(&value, '=');
 		if (!value.p ||
 			!(settings_env_ours(name) || slice_starts(name, SLICE("OPENSANDBOX_"))))
 			continue;
-		if (settings_env_again(environ, i, name))
+		if (settings_env_again(env, i, name))
 			continue;
 		ret = settings_env_one(run, name, value);
 		if (ret < 0)

@@ -157,7 +157,7 @@ const char *setting_nearest_key(const char *key);
 /* settings_env.c: takes what is set into run->v, over what is there. */
 CHECKED int settings_env_read(struct settings_run *run);
 /* Borrowed value of a variable, or NULL. */
-const char *settings_env_get(char *const *environ, const char *name);
+const char *settings_env_get(char *const *env, const char *name);
 
 /* settings_text.c: text to value. Each fails with E_VALUE and says `what: expected ...`, without
  * the source. */

@@ -9,9 +9,9 @@
 
 #define SOURCES_SYSTEM_MAX (1u << 20) /* /etc/hosts of a large cluster; resolv.conf is tiny */
 
-static int sources_policy_file(char *const *environ, bool again, int *fd, struct errmsg *msg)
+static int sources_policy_file(char *const *env, bool again, int *fd, struct errmsg *msg)
 {
-	const char *path = settings_policy_path(environ);
+	const char *path = settings_policy_path(env);
 	int ret;
 
 	if (!path)
@@ -38,8 +38,8 @@ static int sources_system(const char *path, int *fd, struct errmsg *msg)
 		msg, ret, "%s: %s: expected a readable file, or none", path, err_text(ret));
 }
 
-int sources_open(const char *config_path, char *const *environ, bool again, struct roles *r,
-	struct errmsg *msg)
+int sources_open(
+	const char *config_path, char *const *env, bool again, struct roles *r, struct errmsg *msg)
 {
 	int ret = 0;
 
@@ -51,7 +51,7 @@ int sources_open(const char *config_path, char *const *environ, bool again, stru
 				err_text(ret));
 	}
 	if (ret == 0)
-		ret = sources_policy_file(environ, again, &r->fd[ROLE_POLICY_FILE], msg);
+		ret = sources_policy_file(env, again, &r->fd[ROLE_POLICY_FILE], msg);
 	if (ret == 0 && !again)
 		ret = sources_system(SOURCES_RESOLV_CONF, &r->fd[ROLE_RESOLV_CONF], msg);
 	if (ret == 0)
@@ -62,13 +62,13 @@ int sources_open(const char *config_path, char *const *environ, bool again, stru
 }
 
 struct settings_source sources_settings(
-	const struct roles *r, const char *config_path, char *const *environ)
+	const struct roles *r, const char *config_path, char *const *env)
 {
 	return (struct settings_source){
 		.config_path = config_path,
 		.config_fd = r->fd[ROLE_CONFIG],
 		.policy_fd = r->fd[ROLE_POLICY_FILE],
 		.resolv_conf_fd = r->fd[ROLE_RESOLV_CONF],
-		.environ = environ,
+		.environ = env,
 	};
 }

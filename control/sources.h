@@ -11,9 +11,9 @@
 /* Fills CONFIG, POLICY_FILE and HOSTS, and RESOLV_CONF unless `again` (design 2: read once, since
  * the sandbox may change it later). config_path may be NULL. A policy file that is not there is
  * left out; `again`, an empty one stands for it, so that it replaces the one before. */
-CHECKED int sources_open(const char *config_path, char *const *environ, bool again, struct roles *r,
-	struct errmsg *msg);
+CHECKED int sources_open(
+	const char *config_path, char *const *env, bool again, struct roles *r, struct errmsg *msg);
 
 /* For settings_load; borrows r. */
 struct settings_source sources_settings(
-	const struct roles *r, const char *config_path, char *const *environ);
+	const struct roles *r, const char *config_path, char *const *env);

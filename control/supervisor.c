@@ -357,14 +357,14 @@ static int supervisor_loop(struct supervisor *s)
 	return code;
 }
 
-int supervisor_run(const char *config_path, char *const *environ)
+int supervisor_run(const char *config_path, char *const *env)
 {
 	struct supervisor s;
 	struct errmsg msg = {""};
 	sigset_t set;
 	int ret;
 
-	supervisor_init(&s, config_path, environ);
+	supervisor_init(&s, config_path, env);
 	ret = proc_harden(false, &msg);
 	if (ret == 0) {
 		(void)proc_raise_nofile();

@@ -19,7 +19,7 @@ enum supervisor_exit {
 #define SUPERVISOR_BACKOFF_MAX 5000u /* doubled up to this */
 
 /* Runs until it is told to stop. config_path may be NULL. */
-int supervisor_run(const char *config_path, char *const *environ);
+int supervisor_run(const char *config_path, char *const *env);
 
 /* `egress: <message>` on stderr as one line, control bytes escaped. */
 void supervisor_complain(const char *message);

@@ -27,7 +27,7 @@ struct supervisor {
 	uint64_t kill_at;    /* used while stopping */
 };
 
-void supervisor_init(struct supervisor *s, const char *config_path, char *const *environ);
+void supervisor_init(struct supervisor *s, const char *config_path, char *const *env);
 /* Everything up to the first worker, in the order of design 2. The message is for the operator. */
 CHECKED int supervisor_start(struct supervisor *s, struct errmsg *msg);
 void supervisor_fini(struct supervisor *s);

@@ -58,6 +58,8 @@ static int supervisor_ca_from_file(const char *path, struct ca **out, struct err
 		ret = errmsg_set(msg, ret, "%s: expected a PEM file", err_text(ret));
 	else
 		ret = ca_from_pem(strbuf_slice(&pem), out, msg);
+	if (ret < 0)
+		ret = errmsg_prefix(msg, ret, "%s", path);
 	supervisor_wipe(&pem);
 	return ret == -ENOENT ? -EIO : ret;
 }
@@ -86,7 +88,7 @@ static int supervisor_make_ca(const struct supervisor *s, struct ca **out, struc
 	if (path) {
 		ret = supervisor_ca_from_file(path, out, msg);
 		if (ret != -ENOENT)
-			return ret < 0 ? errmsg_prefix(msg, ret, "EGRESS_CA_KEY: %s", path) : 0;
+			return ret < 0 ? errmsg_prefix(msg, ret, "EGRESS_CA_KEY") : 0;
 	}
 	ret = ca_new(out, msg);
 	if (ret == 0 && path) {
@@ -216,10 +218,10 @@ int supervisor_start(struct supervisor *s, struct errmsg *msg)
 	return supervisor_secrets(s, msg);
 }
 
-void supervisor_init(struct supervisor *s, const char *config_path, char *const *environ)
+void supervisor_init(struct supervisor *s, const char *config_path, char *const *env)
 {
 	*s = (struct supervisor){.config_path = config_path,
-		.environ = environ,
+		.environ = env,
 		.signal_fd = -1,
 		.control_fd = -1,
 		.backoff_ms = SUPERVISOR_BACKOFF_MS};

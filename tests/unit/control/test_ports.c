@@ -12,7 +12,7 @@
 
 static struct netaddr addr_of(const char *text)
 {
-	struct netaddr a;
+	struct netaddr a = {{0}};
 
 	assert_true(netaddr_parse(slice_str(text), &a));
 	return a;
@@ -31,7 +31,7 @@ static int option(int fd, int level, int name)
 static uint16_t take_port(int *fd)
 {
 	struct netaddr a = addr_of("127.0.0.1");
-	struct sockaddr_in sa;
+	struct sockaddr_in sa = {0};
 	socklen_t len = sizeof(sa);
 
 	assert_int_equal(ports_listen(&a, 0, fd), 0);
@@ -41,7 +41,7 @@ static uint16_t take_port(int *fd)
 
 static void test_listener_is_non_blocking_and_shares_its_port_with_nobody(void **state)
 {
-	int fd;
+	int fd = -1;
 
 	(void)take_port(&fd);
 	assert_true(fcntl(fd, F_GETFL) & O_NONBLOCK);
@@ -55,7 +55,7 @@ static void test_listener_is_non_blocking_and_shares_its_port_with_nobody(void *
 static void test_listener_for_ipv6_takes_no_ipv4(void **state)
 {
 	struct netaddr a = addr_of("::"); /* bound to one address the kernel sets it by itself */
-	int fd;
+	int fd = -1;
 	int ret;
 
 	ret = ports_listen(&a, 0, &fd);
@@ -72,9 +72,9 @@ static void test_port_in_use_is_refused_with_address_and_way_out(void **state)
 	struct errmsg msg = {""};
 	char text[PORTS_TEXT_MAX];
 	uint16_t port;
-	int held;
+	int held = -1;
 	int fd6;
-	int fd;
+	int fd = -1;
 
 	port = take_port(&held);
 	assert_int_equal(ports_open(&a, port, &fd, &fd6, &msg), -EADDRINUSE);
@@ -91,11 +91,11 @@ static void test_port_of_the_second_loopback_in_use_is_refused(void **state)
 	struct netaddr a6 = addr_of("::1");
 	struct netaddr a = addr_of("127.0.0.1");
 	struct errmsg msg = {""};
-	struct sockaddr_in6 sa;
+	struct sockaddr_in6 sa = {0};
 	socklen_t len = sizeof(sa);
-	int held;
+	int held = -1;
 	int fd6;
-	int fd;
+	int fd = -1;
 	int ret;
 
 	ret = ports_listen(&a6, 0, &held);
@@ -121,9 +121,9 @@ static void test_only_127_0_0_1_gets_a_second_listener(void **state)
 	for (i = 0; i < ARRAY_LEN(rows); i++) {
 		struct netaddr a = addr_of(rows[i].addr);
 		uint16_t port;
-		int held;
+		int held = -1;
 		int fd6;
-		int fd;
+		int fd = -1;
 
 		port = take_port(&held);
 		(void)close(held);
@@ -144,7 +144,7 @@ static void test_foreign_address_is_refused(void **state)
 	struct netaddr a = addr_of("192.0.2.1");
 	struct errmsg msg = {""};
 	int fd6;
-	int fd;
+	int fd = -1;
 
 	assert_int_equal(ports_open(&a, 1024, &fd, &fd6, &msg), -EADDRNOTAVAIL);
 	assert_non_null(strstr(msg.text, "192.0.2.1:1024: cannot listen"));

@@ -10,117 +10,118 @@
 #include "tests/unit/control/load.h"
 
 /* A wrong environment: the message has this text. */
+static const struct {
+	const char *env;
+	const char *want;
+} wrong_variables[] = {
+	/* unknown names */
+	{"AGENTIC_WRITE_HOST=a.test",
+		"AGENTIC_WRITE_HOST: unknown variable: expected "
+		"AGENTIC_WRITE_HOSTS or unset"},
+	{"AGENTIC_WRITE_HOSTSS=", "expected AGENTIC_WRITE_HOSTS"},
+	{"AGENTIC_FOO=1", "AGENTIC_FOO: unknown variable"},
+	{"EGRESS_READONLY=1", "expected EGRESS_READ_ONLY"},
+	{"EGRESS_READ_ONLY_GIT=1", "expected EGRESS_READ_ONLY"},
+	{"EGRESS_PROXY_ADRESS=1.2.3.4:5", "expected EGRESS_PROXY_ADDR"},
+	{"EGRESS_INBOUND_PORT=80", "EGRESS_INBOUND_PORT: unknown variable"},
+	{"EGRESS_X_PORT_80=80", "EGRESS_X_PORT_80: unknown variable"},
+	{"EGRESS_X_PORT_TCP=80", "EGRESS_X_PORT_TCP: unknown variable"},
+	{"EGRESS_X_PORT_80_TCP_NAME=80", "unknown variable"},
+	{"EGRESS_X_SERVICE_PORTS=80", "unknown variable"},
+	{"EGRESS_=1", "EGRESS_: unknown variable"},
+	/* write hosts */
+	{"AGENTIC_WRITE_HOSTS=https://a.test", "AGENTIC_WRITE_HOSTS: "},
+	{"AGENTIC_WRITE_HOSTS=a.test:443", "AGENTIC_WRITE_HOSTS: "},
+	{"AGENTIC_WRITE_HOSTS=*", "AGENTIC_WRITE_HOSTS: "},
+	{"AGENTIC_WRITE_HOSTS=ok.test,a b/c", "AGENTIC_WRITE_HOSTS: "},
+	{"EGRESS_PASS_THROUGH=*", "EGRESS_PASS_THROUGH: "},
+	/* mode */
+	{"OPENSANDBOX_EGRESS_MODE=dnss", "expected proxy, dns or dns+nft"},
+	{"OPENSANDBOX_EGRESS_MODE=nft", "expected proxy, dns or dns+nft"},
+	{"OPENSANDBOX_EGRESS_MODE=proxy+dns", "expected proxy, dns or dns+nft"},
+	{"OPENSANDBOX_EGRESS_MODE=dns", "this version has mode proxy only"},
+	{"OPENSANDBOX_EGRESS_MODE=NFT+dns", "\"dns+nft\": expected proxy (this version"},
+	/* refused: ignoring would weaken */
+	{"OPENSANDBOX_EGRESS_MITMPROXY_SCRIPT=/x.py", "would weaken"},
+	{"OPENSANDBOX_EGRESS_UPSTREAM_PROXY=http://p.test", "would weaken"},
+	{"OPENSANDBOX_EGRESS_UPSTREAM_PROXY_AUTH=Basic x", "would weaken"},
+	{"OPENSANDBOX_EGRESS_UPSTREAM_PROXY_X=1", "UPSTREAM_PROXY_X: not supported"},
+	{"OPENSANDBOX_EGRESS_PROFILE=fast-sandbox", "would weaken"},
+	/* not in this version */
+	{"EGRESS_VAULT_FILE=/v", "EGRESS_VAULT_FILE: not supported by this version"},
+	{"EGRESS_POLICY_CEILING_FILE=", "not supported by this version"},
+	{"EGRESS_INBOUND_PORTS=80", "not supported by this version"},
+	{"EGRESS_REQUIRE_PASS=1", "not supported by this version"},
+	{"EGRESS_REQUIRE_RAW_GUARD=1", "not supported by this version"},
+	{"EGRESS_REQUIRE_LOCKED_MEMORY=1", "not supported by this version"},
+	{"EGRESS_UNBOUND_WRITES=deny", "not supported by this version"},
+	{"OPENSANDBOX_URL=http://o.test", "not supported by this version"},
+	{"OPENSANDBOX_API_KEY_FILE=/k", "not supported by this version"},
+	/* values */
+	{"EGRESS_READ_ONLY=maybe", "EGRESS_READ_ONLY: \"maybe\": expected on or off"},
+	{"EGRESS_READ_ONLY=", "EGRESS_READ_ONLY: empty: expected a value or unset"},
+	{"EGRESS_AUDIT=", "EGRESS_AUDIT: \"\": expected stdout"},
+	{"EGRESS_AUDIT=stdot", "expected stdout, the path of a file (with a /)"},
+	{"EGRESS_AUDIT=stdout,stdout", "expected stdout"},
+	{"EGRESS_AUDIT=/a,/b", "expected stdout"},
+	{"EGRESS_AUDIT=/a/", "expected stdout"},
+	{"EGRESS_INTERCEPT=some", "expected all, bound or off"},
+	{"EGRESS_PROXY_ADDR=localhost:1", "expected an address and a port"},
+	{"EGRESS_PROXY_ADDR=127.0.0.1", "expected an address and a port"},
+	{"EGRESS_PROXY_ADDR=127.0.0.1:0", "expected an address and a port"},
+	{"EGRESS_PROXY_ADDR=127.0.0.1:65536", "expected an address and a port"},
+	{"EGRESS_PROXY_ADDR=::1:80", "expected an address and a port"},
+	{"EGRESS_PROXY_ADDR=[127.0.0.1]:80", "expected an address and a port"},
+	{"OPENSANDBOX_EGRESS_MITMPROXY_PORT=0", "expected a number from 1 to 65535"},
+	{"OPENSANDBOX_EGRESS_MITMPROXY_PORT=x", "expected a number from 1 to 65535"},
+	{"OPENSANDBOX_EGRESS_MITMPROXY_EXTRA_PORTS=8080,,1", "expected a port"},
+	{"OPENSANDBOX_EGRESS_MITMPROXY_EXTRA_PORTS=8080,8080", "expected each port once"},
+	{"OPENSANDBOX_EGRESS_MITMPROXY_EXTRA_PORTS=443", "beside 80 and 443"},
+	{"OPENSANDBOX_EGRESS_MITMPROXY_EXTRA_PORTS=65536", "expected a port"},
+	{"OPENSANDBOX_EGRESS_MITMPROXY_EXTRA_PORTS=1,2,3,4,5,6,7,8,9,10,11,12,13,14",
+		"expected 13 at most"},
+	{"OPENSANDBOX_EGRESS_MAX_RULES=-1", "expected a number from 0"},
+	{"OPENSANDBOX_EGRESS_MAX_RULES=4294967296", "expected a number from 0"},
+	{"OPENSANDBOX_EGRESS_LOG_LEVEL=loud", "expected debug, info, warn or error"},
+	{"OPENSANDBOX_EGRESS_DNS_UPSTREAM=dns.test", "OPENSANDBOX_EGRESS_DNS_UPSTREAM: "},
+	{"OPENSANDBOX_EGRESS_DNS_UPSTREAM_TIMEOUT=0", "expected a duration"},
+	{"OPENSANDBOX_EGRESS_DNS_UPSTREAM_TIMEOUT=two", "expected a duration"},
+	{"OPENSANDBOX_EGRESS_MITMPROXY_SSL_INSECURE=2", "expected on or off"},
+	{"OPENSANDBOX_EGRESS_RULES={", "OPENSANDBOX_EGRESS_RULES: "},
+	{"OPENSANDBOX_EGRESS_RULES={\"egress\":[{\"action\":\"log\",\"target\":\"a\"}]}",
+		"OPENSANDBOX_EGRESS_RULES: egress[0]"},
+	{"EGRESS_PRIVATE_NAMES=*.local", "expected a name like cluster.local"},
+	{"EGRESS_CA_CERT_OUT=/x/", "expected the path of a file"},
+	{"EGRESS_CA_KEY=", "EGRESS_CA_KEY: empty"},
+	{"EGRESS_AUDIT_MAX_BYTES=65535", "expected a size"},
+	{"EGRESS_AUDIT_MAX_BYTES=1025GiB", "expected a size"},
+	{"EGRESS_AUDIT_MAX_BYTES=64 MiB", "expected a size"},
+	{"EGRESS_MAX_CONNECTIONS=1000001", "expected a number from 0 to 1000000"},
+	{"EGRESS_HEAD_TIMEOUT=10", "expected a duration"},
+	{"EGRESS_HEAD_TIMEOUT=0s", "expected a duration"},
+	{"EGRESS_HEAD_TIMEOUT=86400001ms", "expected a duration"},
+	{"EGRESS_HEAD_TIMEOUT=25h", "expected a duration"},
+	{"EGRESS_HANDSHAKE_TIMEOUT=1d", "EGRESS_HANDSHAKE_TIMEOUT: "},
+	{"EGRESS_CLIENT_IDLE=-1s", "EGRESS_CLIENT_IDLE: "},
+	{"EGRESS_CONNECT_TIMEOUT=s", "EGRESS_CONNECT_TIMEOUT: "},
+	{"EGRESS_FIRST_BYTE=1.5s", "EGRESS_FIRST_BYTE: "},
+	{"EGRESS_STREAM_IDLE=99999999999999999999s", "EGRESS_STREAM_IDLE: "},
+	{"EGRESS_UPSTREAM_IDLE=1S", "EGRESS_UPSTREAM_IDLE: "},
+};
+
 static void test_wrong_variables_are_refused(void **state)
 {
-	static const struct {
-		const char *env;
-		const char *want;
-	} rows[] = {
-		/* unknown names */
-		{"AGENTIC_WRITE_HOST=a.test",
-			"AGENTIC_WRITE_HOST: unknown variable: expected "
-			"AGENTIC_WRITE_HOSTS or unset"},
-		{"AGENTIC_WRITE_HOSTSS=", "expected AGENTIC_WRITE_HOSTS"},
-		{"AGENTIC_FOO=1", "AGENTIC_FOO: unknown variable"},
-		{"EGRESS_READONLY=1", "expected EGRESS_READ_ONLY"},
-		{"EGRESS_READ_ONLY_GIT=1", "expected EGRESS_READ_ONLY"},
-		{"EGRESS_PROXY_ADRESS=1.2.3.4:5", "expected EGRESS_PROXY_ADDR"},
-		{"EGRESS_INBOUND_PORT=80", "EGRESS_INBOUND_PORT: unknown variable"},
-		{"EGRESS_X_PORT_80=80", "EGRESS_X_PORT_80: unknown variable"},
-		{"EGRESS_X_PORT_TCP=80", "EGRESS_X_PORT_TCP: unknown variable"},
-		{"EGRESS_X_PORT_80_TCP_NAME=80", "unknown variable"},
-		{"EGRESS_X_SERVICE_PORTS=80", "unknown variable"},
-		{"EGRESS_=1", "EGRESS_: unknown variable"},
-		/* write hosts */
-		{"AGENTIC_WRITE_HOSTS=https://a.test", "AGENTIC_WRITE_HOSTS: "},
-		{"AGENTIC_WRITE_HOSTS=a.test:443", "AGENTIC_WRITE_HOSTS: "},
-		{"AGENTIC_WRITE_HOSTS=*", "AGENTIC_WRITE_HOSTS: "},
-		{"AGENTIC_WRITE_HOSTS=ok.test,a b/c", "AGENTIC_WRITE_HOSTS: "},
-		{"EGRESS_PASS_THROUGH=*", "EGRESS_PASS_THROUGH: "},
-		/* mode */
-		{"OPENSANDBOX_EGRESS_MODE=dnss", "expected proxy, dns or dns+nft"},
-		{"OPENSANDBOX_EGRESS_MODE=nft", "expected proxy, dns or dns+nft"},
-		{"OPENSANDBOX_EGRESS_MODE=proxy+dns", "expected proxy, dns or dns+nft"},
-		{"OPENSANDBOX_EGRESS_MODE=dns", "this version has mode proxy only"},
-		{"OPENSANDBOX_EGRESS_MODE=NFT+dns", "\"dns+nft\": expected proxy (this version"},
-		/* refused: ignoring would weaken */
-		{"OPENSANDBOX_EGRESS_MITMPROXY_SCRIPT=/x.py", "would weaken"},
-		{"OPENSANDBOX_EGRESS_UPSTREAM_PROXY=http://p.test", "would weaken"},
-		{"OPENSANDBOX_EGRESS_UPSTREAM_PROXY_AUTH=Basic x", "would weaken"},
-		{"OPENSANDBOX_EGRESS_UPSTREAM_PROXY_X=1", "UPSTREAM_PROXY_X: not supported"},
-		{"OPENSANDBOX_EGRESS_PROFILE=fast-sandbox", "would weaken"},
-		/* not in this version */
-		{"EGRESS_VAULT_FILE=/v", "EGRESS_VAULT_FILE: not supported by this version"},
-		{"EGRESS_POLICY_CEILING_FILE=", "not supported by this version"},
-		{"EGRESS_INBOUND_PORTS=80", "not supported by this version"},
-		{"EGRESS_REQUIRE_PASS=1", "not supported by this version"},
-		{"EGRESS_REQUIRE_RAW_GUARD=1", "not supported by this version"},
-		{"EGRESS_REQUIRE_LOCKED_MEMORY=1", "not supported by this version"},
-		{"EGRESS_UNBOUND_WRITES=deny", "not supported by this version"},
-		{"OPENSANDBOX_URL=http://o.test", "not supported by this version"},
-		{"OPENSANDBOX_API_KEY_FILE=/k", "not supported by this version"},
-		/* values */
-		{"EGRESS_READ_ONLY=maybe", "EGRESS_READ_ONLY: \"maybe\": expected on or off"},
-		{"EGRESS_READ_ONLY=", "EGRESS_READ_ONLY: empty: expected a value or unset"},
-		{"EGRESS_AUDIT=", "EGRESS_AUDIT: \"\": expected stdout"},
-		{"EGRESS_AUDIT=stdot", "expected stdout, the path of a file (with a /)"},
-		{"EGRESS_AUDIT=stdout,stdout", "expected stdout"},
-		{"EGRESS_AUDIT=/a,/b", "expected stdout"},
-		{"EGRESS_AUDIT=/a/", "expected stdout"},
-		{"EGRESS_INTERCEPT=some", "expected all, bound or off"},
-		{"EGRESS_PROXY_ADDR=localhost:1", "expected an address and a port"},
-		{"EGRESS_PROXY_ADDR=127.0.0.1", "expected an address and a port"},
-		{"EGRESS_PROXY_ADDR=127.0.0.1:0", "expected an address and a port"},
-		{"EGRESS_PROXY_ADDR=127.0.0.1:65536", "expected an address and a port"},
-		{"EGRESS_PROXY_ADDR=::1:80", "expected an address and a port"},
-		{"EGRESS_PROXY_ADDR=[127.0.0.1]:80", "expected an address and a port"},
-		{"OPENSANDBOX_EGRESS_MITMPROXY_PORT=0", "expected a number from 1 to 65535"},
-		{"OPENSANDBOX_EGRESS_MITMPROXY_PORT=x", "expected a number from 1 to 65535"},
-		{"OPENSANDBOX_EGRESS_MITMPROXY_EXTRA_PORTS=8080,,1", "expected a port"},
-		{"OPENSANDBOX_EGRESS_MITMPROXY_EXTRA_PORTS=8080,8080", "expected each port once"},
-		{"OPENSANDBOX_EGRESS_MITMPROXY_EXTRA_PORTS=443", "beside 80 and 443"},
-		{"OPENSANDBOX_EGRESS_MITMPROXY_EXTRA_PORTS=65536", "expected a port"},
-		{"OPENSANDBOX_EGRESS_MITMPROXY_EXTRA_PORTS=1,2,3,4,5,6,7,8,9,10,11,12,13,14",
-			"expected 13 at most"},
-		{"OPENSANDBOX_EGRESS_MAX_RULES=-1", "expected a number from 0"},
-		{"OPENSANDBOX_EGRESS_MAX_RULES=4294967296", "expected a number from 0"},
-		{"OPENSANDBOX_EGRESS_LOG_LEVEL=loud", "expected debug, info, warn or error"},
-		{"OPENSANDBOX_EGRESS_DNS_UPSTREAM=dns.test", "OPENSANDBOX_EGRESS_DNS_UPSTREAM: "},
-		{"OPENSANDBOX_EGRESS_DNS_UPSTREAM_TIMEOUT=0", "expected a duration"},
-		{"OPENSANDBOX_EGRESS_DNS_UPSTREAM_TIMEOUT=two", "expected a duration"},
-		{"OPENSANDBOX_EGRESS_MITMPROXY_SSL_INSECURE=2", "expected on or off"},
-		{"OPENSANDBOX_EGRESS_RULES={", "OPENSANDBOX_EGRESS_RULES: "},
-		{"OPENSANDBOX_EGRESS_RULES={\"egress\":[{\"action\":\"log\",\"target\":\"a\"}]}",
-			"OPENSANDBOX_EGRESS_RULES: egress[0]"},
-		{"EGRESS_PRIVATE_NAMES=*.local", "expected a name like cluster.local"},
-		{"EGRESS_CA_CERT_OUT=/x/", "expected the path of a file"},
-		{"EGRESS_CA_KEY=", "EGRESS_CA_KEY: empty"},
-		{"EGRESS_AUDIT_MAX_BYTES=65535", "expected a size"},
-		{"EGRESS_AUDIT_MAX_BYTES=1025GiB", "expected a size"},
-		{"EGRESS_AUDIT_MAX_BYTES=64 MiB", "expected a size"},
-		{"EGRESS_MAX_CONNECTIONS=1000001", "expected a number from 0 to 1000000"},
-		{"EGRESS_HEAD_TIMEOUT=10", "expected a duration"},
-		{"EGRESS_HEAD_TIMEOUT=0s", "expected a duration"},
-		{"EGRESS_HEAD_TIMEOUT=86400001ms", "expected a duration"},
-		{"EGRESS_HEAD_TIMEOUT=25h", "expected a duration"},
-		{"EGRESS_HANDSHAKE_TIMEOUT=1d", "EGRESS_HANDSHAKE_TIMEOUT: "},
-		{"EGRESS_CLIENT_IDLE=-1s", "EGRESS_CLIENT_IDLE: "},
-		{"EGRESS_CONNECT_TIMEOUT=s", "EGRESS_CONNECT_TIMEOUT: "},
-		{"EGRESS_FIRST_BYTE=1.5s", "EGRESS_FIRST_BYTE: "},
-		{"EGRESS_STREAM_IDLE=99999999999999999999s", "EGRESS_STREAM_IDLE: "},
-		{"EGRESS_UPSTREAM_IDLE=1S", "EGRESS_UPSTREAM_IDLE: "},
-	};
 	size_t i;
 
-	for (i = 0; i < ARRAY_LEN(rows); i++) {
-		struct load l = {.env = {rows[i].env}};
+	for (i = 0; i < ARRAY_LEN(wrong_variables); i++) {
+		struct load l = {.env = {wrong_variables[i].env}};
 		struct outcome o;
 
 		load_env(&l, false, false, &o);
 		if (o.ret == 0)
-			fail_msg("accepted: %s", rows[i].env);
-		if (!strstr(o.msg.text, rows[i].want) || !strstr(o.msg.text, ": "))
-			fail_msg("%s: got \"%s\"", rows[i].env, o.msg.text);
+			fail_msg("accepted: %s", wrong_variables[i].env);
+		if (!strstr(o.msg.text, wrong_variables[i].want) || !strstr(o.msg.text, ": "))
+			fail_msg("%s: got \"%s\"", wrong_variables[i].env, o.msg.text);
 	}
 }
 
