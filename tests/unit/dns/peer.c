@@ -277,7 +277,7 @@ static void peer_answer(
 		return;
 	peer_note(p, q, len, question_len);
 	row = peer_row_find(p, p->last_name, type);
-	if (row->act == PEER_SILENT)
+	if (row->act == PEER_SILENT || p->n_questions <= row->lose)
 		return;
 	if (row->act == PEER_GARBAGE) {
 		if (to)

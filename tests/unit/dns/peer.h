@@ -38,6 +38,7 @@ struct peer_row {
 	uint32_t ttl;
 	uint32_t cname_ttl;
 	uint32_t delay_ms;
+	uint32_t lose;         /* the first questions after peer_script are not answered */
 	uint32_t delay_spread; /* the delay grows by 0 to spread - 1, in turn */
 	uint32_t ttl_step;     /* each address has so much less than the one before */
 };

@@ -45,6 +45,30 @@ static void test_second_resolver_answers_when_the_first_fails(void **state)
 	}
 }
 
+static void test_lost_questions_are_asked_again(void **state)
+{
+	static const struct peer_row row = {.name = "*", .addrs = "1.0.0.1", .ttl = 60, .lose = 1};
+	struct fixture *f = *state;
+
+	peer_script(&f->first, &row, 1);
+	peer_script(&f->second, &row, 1);
+	check_lookup(f, "a.test", 0, "1.0.0.1");
+	assert_int_equal(f->first.n_questions, 2);
+}
+
+static void test_slow_resolver_has_its_whole_time(void **state)
+{
+	static const struct peer_row rows[] = {
+		{.name = "*", .addrs = "1.0.0.1", .ttl = 60, .delay_ms = FIXTURE_TIMEOUT_MS - 40},
+		{.name = "*", .act = PEER_SILENT},
+	};
+	struct fixture *f = *state;
+
+	peer_script(&f->first, &rows[0], 1);
+	peer_script(&f->second, &rows[1], 1);
+	check_lookup(f, "a.test", 0, "1.0.0.1");
+}
+
 /* Takes the first resolver's sockets away, so that its port answers by ICMP and by RST. */
 static void close_first(struct fixture *f)
 {
@@ -359,6 +383,8 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		T(test_second_resolver_answers_when_the_first_fails),
 		T(test_second_resolver_answers_at_once_when_the_first_port_is_closed),
+		T_V4(test_lost_questions_are_asked_again),
+		T_V4(test_slow_resolver_has_its_whole_time),
 		T(test_all_resolvers_failing_is_kept_one_second_and_recovers),
 		T(test_lying_records_end_the_lookup_and_the_next_one_works),
 		T_V4(test_truncated_answer_comes_by_tcp),
