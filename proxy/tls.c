@@ -16,6 +16,7 @@
 #include "base/hostname.h"
 #include "base/reader.h"
 #include "proxy/tls_int.h"
+#include "proxy/tls_session.h"
 #include "proxy/trust.h"
 
 /* AES-128-GCM is the fastest with the CPU's AES instructions; no cipher without forward secrecy or

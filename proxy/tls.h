@@ -37,6 +37,6 @@ bool tls_is_verified(const SSL *ssl);
 
 /* After a failed handshake or read: what went wrong, for a person, without peer text: "certificate
  * expired", "certificate is for another name", "self-signed certificate", "the origin asks for a
- * client certificate, which cannot pass interception", "protocol version", …. Empties
+ * client certificate, which cannot pass interception", "protocol version", ... Empties
  * OpenSSL's error queue. *certificate: it was about the origin's certificate. */
 const char *tls_error_text(SSL *ssl, bool *certificate);

@@ -2,12 +2,11 @@
  *
  * conn asks after a failure; the text goes into answers, log and audit. OpenSSL's own texts and
  * anything of the peer's (names in certificates) stay out: the peer may be the attacker. */
-#include "proxy/tls.h"
-
 #include <openssl/err.h>
 #include <openssl/sslerr.h>
 #include <openssl/x509_vfy.h>
 
+#include "proxy/tls.h"
 #include "proxy/tls_int.h"
 
 /* A received alert has the reason 1000 and its number (RFC 8446 6). */

@@ -1,26 +1,9 @@
-/* What the three files of tls share. */
+/* What tls.c knows about an SSL and tls_error.c asks for. */
 #pragma once
 
+#include <stdbool.h>
+
 #include <openssl/ssl.h>
-
-#include "base/slice.h"
-
-#define TLS_SESSION_KEEP_S 3600    /* a resumed session skips verification: not for longer */
-#define TLS_SESSION_BYTES_MAX 8192 /* encoded, with a ticket */
-#define TLS_SESSION_KEY_MAX 272    /* a name and four more bytes */
-
-/* Sessions of origins, kept as bytes: an SSL_SESSION holds the whole decoded chain, about ten times
- * as much. Up to two for each key, for servers that send two single-use tickets. */
-struct tls_sessions;
-
-/* max: sessions at most; the least recently used goes first. */
-struct tls_sessions *tls_sessions_new(size_t max);
-void tls_sessions_free(struct tls_sessions *s);
-/* Keeps a copy. One that cannot be resumed or is too large is not kept. */
-void tls_sessions_put(struct tls_sessions *s, struct slice key, SSL_SESSION *session);
-/* The caller's, or NULL. One of TLS 1.3 is given out once (RFC 8446 C.4), one of TLS 1.2 stays. */
-SSL_SESSION *tls_sessions_take(struct tls_sessions *s, struct slice key);
-size_t tls_sessions_count(const struct tls_sessions *s);
 
 /* True if the origin has sent a CertificateRequest on this SSL. */
 bool tls_was_asked_for_certificate(const SSL *ssl);

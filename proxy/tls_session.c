@@ -2,7 +2,7 @@
  *
  * tls puts what OpenSSL reports after a handshake and takes one for the next connection with the
  * same key: name, port and whether it is verified. So a session never serves another name. */
-#include "proxy/tls_int.h"
+#include "proxy/tls_session.h"
 
 #include <stdlib.h>
 

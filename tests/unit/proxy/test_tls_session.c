@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "proxy/tls.h"
 #include "proxy/tls_int.h"
+#include "proxy/tls_session.h"
 #include "tests/unit/proxy/pki.h"
 
 static struct ca *ca;
@@ -253,33 +254,48 @@ static void test_sessions_stay_under_their_ceiling(void **state)
 	tls_sessions_free(kept);
 }
 
+static void check_kept(int version)
+{
+	struct tls_sessions *kept = tls_sessions_new(4);
+	SSL_SESSION *s = session_of(version);
+	SSL_SESSION *got;
+	const unsigned char *ticket[2] = {NULL, NULL};
+	unsigned char key[2][SSL_MAX_MASTER_KEY_LENGTH];
+	size_t len[2] = {0, 0};
+
+	tls_sessions_put(kept, SLICE("k"), s);
+	got = tls_sessions_take(kept, SLICE("k"));
+	assert_non_null(got);
+	assert_non_null(SSL_SESSION_get0_peer(s));
+	assert_null(SSL_SESSION_get0_peer(got));
+	SSL_SESSION_get0_ticket(s, &ticket[0], &len[0]);
+	SSL_SESSION_get0_ticket(got, &ticket[1], &len[1]);
+	assert_int_equal(len[0], len[1]);
+	if (len[0])
+		assert_memory_equal(ticket[0], ticket[1], len[0]);
+	len[0] = SSL_SESSION_get_master_key(s, key[0], sizeof(key[0]));
+	len[1] = SSL_SESSION_get_master_key(got, key[1], sizeof(key[1]));
+	assert_int_equal(len[0], len[1]);
+	assert_memory_equal(key[0], key[1], len[0]);
+	SSL_SESSION_free(s);
+	SSL_SESSION_free(got);
+	tls_sessions_free(kept);
+}
+
 static void test_kept_session_has_all_but_the_certificate(void **state)
 {
-	for (int version = TLS1_2_VERSION; version <= TLS1_3_VERSION; version++) {
-		struct tls_sessions *kept = tls_sessions_new(4);
-		SSL_SESSION *s = session_of(version);
-		SSL_SESSION *got;
-		const unsigned char *ticket[2];
-		unsigned char key[2][SSL_MAX_MASTER_KEY_LENGTH];
-		size_t len[2];
+	check_kept(TLS1_2_VERSION);
+	check_kept(TLS1_3_VERSION);
+}
 
-		tls_sessions_put(kept, SLICE("k"), s);
-		got = tls_sessions_take(kept, SLICE("k"));
-		assert_non_null(got);
-		assert_non_null(SSL_SESSION_get0_peer(s));
-		assert_null(SSL_SESSION_get0_peer(got));
-		SSL_SESSION_get0_ticket(s, &ticket[0], &len[0]);
-		SSL_SESSION_get0_ticket(got, &ticket[1], &len[1]);
-		assert_int_equal(len[0], len[1]);
-		assert_memory_equal(ticket[0], ticket[1], len[0]);
-		len[0] = SSL_SESSION_get_master_key(s, key[0], sizeof(key[0]));
-		len[1] = SSL_SESSION_get_master_key(got, key[1], sizeof(key[1]));
-		assert_int_equal(len[0], len[1]);
-		assert_memory_equal(key[0], key[1], len[0]);
-		SSL_SESSION_free(s);
-		SSL_SESSION_free(got);
-		tls_sessions_free(kept);
-	}
+/* So short that the length of the encoding takes fewer bytes than before. */
+static void test_session_id_of_tls12_is_kept_and_resumed(void **state)
+{
+	SSL_CTX_set_options(origin_ctx, SSL_OP_NO_TICKET);
+	check_kept(TLS1_2_VERSION);
+	assert_false(visit(tls, "b.test", 443, TLS1_2_VERSION));
+	assert_true(visit(tls, "b.test", 443, TLS1_2_VERSION));
+	SSL_CTX_clear_options(origin_ctx, SSL_OP_NO_TICKET);
 }
 
 /* The app data is in the encoding, so it makes a session of any size. */
@@ -421,6 +437,7 @@ int main(void)
 		T(test_tls13_session_is_given_out_once_and_tls12_again_and_again),
 		T(test_sessions_stay_under_their_ceiling),
 		T(test_kept_session_has_all_but_the_certificate),
+		T(test_session_id_of_tls12_is_kept_and_resumed),
 		T(test_session_of_8_kib_is_kept_and_one_byte_more_is_not),
 		T(test_key_that_is_too_long_keeps_nothing),
 		T(test_origin_that_requires_a_client_certificate_is_named_so),
