@@ -176,6 +176,7 @@ static void head_check(char kind, struct slice head, const struct h1_head *h)
 		slice_check(f->name, head);
 		slice_check(f->value, head);
 		REQUIRE(field_name_ok(f->name) && field_value_ok(f->value));
+		REQUIRE(slice_eq(f->value, slice_trim(f->value)));
 		REQUIRE(f->id == field_id_find(f->name));
 		REQUIRE(f->id == FIELD_OTHER || fields_have(&h->fields, f->id));
 	}

@@ -49,7 +49,13 @@ static void target_check(struct slice method, struct slice target, const struct 
 	slice_check(t->query, target);
 	REQUIRE(t->form == TARGET_AUTHORITY || t->path_query.len > 0);
 	REQUIRE(t->path_query.len == 0 || t->path_query.p[0] == '/' || t->path_query.p[0] == '*');
-	REQUIRE(t->path.len + t->query.len <= t->path_query.len);
+	if (slice_find_char(t->path_query, '?') < t->path_query.len)
+		REQUIRE(t->path.len + 1 + t->query.len == t->path_query.len);
+	else
+		REQUIRE(t->path.len == t->path_query.len && t->query.len == 0);
+	REQUIRE(slice_find_char(t->path, '?') == t->path.len);
+	REQUIRE(t->form != TARGET_ABSOLUTE ||
+		t->https == (target.p[4] == 's' || target.p[4] == 'S'));
 	if (t->form == TARGET_ORIGIN || t->form == TARGET_ASTERISK) {
 		REQUIRE(slice_eq(t->path_query, target) && t->authority.name_len == 0);
 		return;
