@@ -1,8 +1,7 @@
 /* Which audit file is meant. */
-#include "ctl/environment.h"
-
 #include <unistd.h>
 
+#include "ctl/environment.h"
 #include "tests/unit/ctl/fixture.h"
 
 static void test_the_first_variable_of_a_name_counts(void **state)

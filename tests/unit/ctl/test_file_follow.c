@@ -1,10 +1,9 @@
 /* Following a file while it grows, is cut, and is rotated. */
-#include "ctl/file_follow.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "ctl/file_follow.h"
 #include "tests/unit/ctl/fixture.h"
 
 struct place {
