@@ -39,6 +39,14 @@ static char *audit_file_name(const char *path, uint32_t older)
 	return name;
 }
 
+/* Never 0 or above, which would be taken for a line. */
+static int audit_file_errno(void)
+{
+	int code = errno;
+
+	return code > 0 ? -code : -EIO;
+}
+
 static int audit_file_switch(struct audit_file *f, uint32_t older)
 {
 	if (f->file)
@@ -48,7 +56,7 @@ static int audit_file_switch(struct audit_file *f, uint32_t older)
 	f->older = older;
 	f->number = 0;
 	f->file = fopen(f->name, "re");
-	return f->file ? 0 : -errno;
+	return f->file ? 0 : audit_file_errno();
 }
 
 static uint32_t audit_file_oldest(const char *path)
@@ -99,7 +107,7 @@ int audit_file_next(struct audit_file *f, struct audit_line *line)
 	ssize_t n;
 
 	while ((n = getline(&f->line, &f->size, f->file)) < 0) {
-		int ret = ferror(f->file) ? -errno : 0;
+		int ret = ferror(f->file) ? audit_file_errno() : 0;
 
 		if (ret == 0 && f->older > 0)
 			ret = audit_file_switch(f, f->older - 1);

@@ -10,15 +10,13 @@
 
 #define AUDIT_FILE_OLDER_MAX 1000 /* rotated files looked for */
 
-#define AUDIT_BREAK_TABLE(X)                                                            \
-	X(NONE, "whole")                                                                \
-	X(MALFORMED, "the line is not one of an audit trail")                           \
-	X(TORN, "the line does not end in a newline")                                   \
-	X(HOLE, "lines are missing before this one")                                    \
-	X(REPEAT, "the line's number was already used")                                 \
-	X(CHAIN,                                                                        \
-		"prev is not the SHA-256 of the line before: that one or this one was " \
-		"changed")
+#define AUDIT_BREAK_TABLE(X)                                  \
+	X(NONE, "whole")                                      \
+	X(MALFORMED, "the line is not one of an audit trail") \
+	X(TORN, "the line does not end in a newline")         \
+	X(HOLE, "lines are missing before this one")          \
+	X(REPEAT, "the line's number was already used")       \
+	X(CHAIN, "prev is not the SHA-256 of the line before: one of the two was changed")
 
 enum audit_break {
 #define X(id, text) AUDIT_BREAK_##id,

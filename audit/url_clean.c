@@ -85,10 +85,11 @@ static bool url_name_plain(struct slice name, char buf[URL_SECRET_NAME_MAX], siz
 
 	for (size_t i = 0; i < name.len; i++) {
 		char c = name.p[i];
+		int high = c == '%' && name.len - i > 2 ? ascii_hex(name.p[i + 1]) : -1;
+		int low = high >= 0 ? ascii_hex(name.p[i + 2]) : -1;
 
-		if (c == '%' && name.len - i > 2 && ascii_hex(name.p[i + 1]) >= 0 &&
-			ascii_hex(name.p[i + 2]) >= 0) {
-			c = (char)(ascii_hex(name.p[i + 1]) << 4 | ascii_hex(name.p[i + 2]));
+		if (low >= 0) {
+			c = (char)(high * 16 + low);
 			i += 2;
 		}
 		if (n == URL_SECRET_NAME_MAX)
@@ -181,22 +182,19 @@ size_t url_clean(struct slice url, char buf[URL_CLEAN_MAX])
 		from = i = url_userinfo_len(url);
 	while (i < url.len) {
 		char c = url.p[i++];
-		size_t used;
 
 		if (c == '/' && i >= 3 && url.p[i - 2] == '/' && url.p[i - 3] == ':') {
-			used = url_userinfo_len(slice_from(url, i));
 			url_out_add(&o, slice_make(url.p + from, i - from));
-			i += used;
+			i += url_userinfo_len(slice_from(url, i));
 			from = i;
 		} else if (url_is_mark(c)) {
 			in_path = in_path && c == ';';
 			url_out_add(&o, slice_make(url.p + from, i - from));
-			from = i;
-			used = url_param(&o, slice_from(url, i), in_path);
-			i += used;
+			i += url_param(&o, slice_from(url, i), in_path);
 			from = i;
 		}
 	}
-	url_out_add(&o, slice_make(url.p + from, url.len - from));
+	if (from < url.len)
+		url_out_add(&o, slice_from(url, from));
 	return url_out_end(&o);
 }

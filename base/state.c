@@ -63,7 +63,7 @@ static int state_create_memfd(const char *name, size_t len)
 
 int state_create(const char *name, size_t len, bool secret, int *fd)
 {
-	void *ptr;
+	void *ptr = NULL;
 	int ret;
 
 	if (secret) {
