@@ -116,7 +116,7 @@ static int worker_restore_policy(struct worker *w, struct errmsg *msg)
 		return worker_keep_policy(w);
 	ret = policy_json_decode(doc, 0, &p, msg);
 	if (ret < 0)
-		return errmsg_prefix(msg, ret, "the policy kept in memory: ");
+		return errmsg_prefix(msg, ret, "the policy kept in memory");
 	policy_unref(w->settings->policy);
 	w->settings->policy = p;
 	return 0;
@@ -285,7 +285,7 @@ static int worker_open(struct worker *w, struct errmsg *msg)
 	snprintf(trust, sizeof(trust), "/proc/self/fd/%d", w->start.roles.fd[ROLE_TRUST]);
 	ret = tls_new(w->ca, trust, w->settings->upstream_insecure, &w->tls, msg);
 	if (ret < 0)
-		return errmsg_prefix(msg, ret, "%s: ", w->settings->upstream_trust);
+		return errmsg_prefix(msg, ret, "%s", w->settings->upstream_trust);
 	ret = resolver_new(
 		w->base, &w->settings->dns, w->settings->dns_timeout_ms, &w->resolver, msg);
 	if (ret < 0)

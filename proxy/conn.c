@@ -12,6 +12,7 @@
 #include <openssl/err.h>
 
 #include "base/arena.h"
+#include "proxy/tls.h"
 
 static void on_conn_read(evutil_socket_t fd, short what, void *arg)
 {
@@ -355,6 +356,12 @@ void conn_set_tls(struct conn *c, SSL *ssl)
 	io_attach(c->io, ssl, c);
 }
 
+/* Keeps the text of a failure, and empties OpenSSL's queue, which the next call would trip over. */
+static void conn_tls_failed(struct conn *c)
+{
+	c->failure = tls_error_text(c->ssl, &c->bad_certificate);
+}
+
 int conn_handshake(struct conn *c)
 {
 	int ok = SSL_do_handshake(c->ssl);
@@ -365,6 +372,7 @@ int conn_handshake(struct conn *c)
 		return flushed < 0 && flushed != -EAGAIN ? flushed : 0;
 	if (why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE)
 		return c->error ? c->error : -EAGAIN;
+	conn_tls_failed(c);
 	if (c->error)
 		return c->error;
 	return c->ended ? -ECONNRESET : E_TLS;
@@ -418,7 +426,7 @@ ssize_t conn_read(struct conn *c, char *buf, size_t len)
 		c->tls_ended = true;
 		return E_EOF;
 	default:
-		ERR_clear_error();
+		conn_tls_failed(c);
 		if (c->error)
 			return c->error;
 		return c->ended ? E_EOF : E_TLS;
@@ -474,6 +482,11 @@ bool conn_buffered(const struct conn *c)
 	return c->held_len > c->held_pos ||
 		(c->io->in_owner == c && c->io->in_pos < c->io->in_len) ||
 		(c->ssl && SSL_pending(c->ssl) > 0);
+}
+
+bool conn_raw_ended(const struct conn *c)
+{
+	return c->ended;
 }
 
 bool conn_clean_end(const struct conn *c)

@@ -31,12 +31,14 @@ struct conn {
 	size_t held_pos, held_len;
 	char *pending; /* written and not yet taken by the socket */
 	size_t pending_pos, pending_len, pending_cap;
-	int error;       /* first failure of the socket, sticky */
-	bool connecting; /* on_drained will tell that connect() is through */
-	bool reading;    /* read_event is on */
-	bool drained;    /* the last recv came back short: not tried again before the next event */
-	bool ended;      /* the peer sent FIN */
-	bool tls_ended;  /* the peer sent close_notify */
+	const char *failure;  /* what went wrong in TLS, for a person; static; NULL: nothing */
+	bool bad_certificate; /* it was the origin's certificate */
+	int error;            /* first failure of the socket, sticky */
+	bool connecting;      /* on_drained will tell that connect() is through */
+	bool reading;         /* read_event is on */
+	bool drained;   /* the last recv came back short: not tried again before the next event */
+	bool ended;     /* the peer sent FIN */
+	bool tls_ended; /* the peer sent close_notify */
 };
 
 /* Takes fd, which must be non-blocking. Events are off. ops and arg can be set again at any time.
@@ -53,7 +55,7 @@ void conn_move(struct conn *from, struct conn *to, struct event_base *base,
 /* From here on everything goes through ssl (ownership moves). Bytes received and not yet read are
  * the first that TLS sees. */
 void conn_set_tls(struct conn *c, SSL *ssl);
-/* Drives the handshake: 0 done, -EAGAIN, or E_TLS / an errno (tls_error_text tells). Flushes. */
+/* Drives the handshake: 0 done, -EAGAIN, or E_TLS / an errno; c->failure tells. Flushes. */
 CHECKED int conn_handshake(struct conn *c);
 
 /* Calls ops->on_readable when there is something, until conn_pause. Asking again costs nothing. */

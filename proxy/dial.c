@@ -113,18 +113,14 @@ static const char *dial_errno_text(int err)
 static void dial_handshake(struct dial *d)
 {
 	int ret = conn_handshake(&d->conn);
-	bool certificate = false;
-	const char *text;
 
 	if (ret == -EAGAIN) {
 		conn_want_read(&d->conn);
 		return;
 	}
 	if (ret < 0) {
-		text = tls_error_text(d->conn.ssl, &certificate);
-		if (ret != E_TLS && !certificate)
-			text = "the origin closed the connection during the TLS handshake";
-		dial_failed(d, certificate ? REASON_CERTIFICATE : REASON_TLS_FAILED, text);
+		dial_failed(d, d->conn.bad_certificate ? REASON_CERTIFICATE : REASON_TLS_FAILED,
+			d->conn.failure);
 		return;
 	}
 	d->result.verified = tls_is_verified(d->conn.ssl);

@@ -214,6 +214,8 @@ static void upstream_ended(struct upstream *u, ssize_t why)
 {
 	bool clean = why == E_EOF && conn_clean_end(&u->conn);
 
+	if (u->conn.failure)
+		u->ex->detail = u->conn.failure;
 	if (u->state == UPSTREAM_BODY && clean && h1_body_close(&u->body)) {
 		upstream_finish(u, false);
 		return;

@@ -131,16 +131,13 @@ void intercept_hello(struct session *s, const struct client_hello *hello)
 void intercept_handshake(struct session *s)
 {
 	int ret = conn_handshake(&s->conn);
-	bool certificate = false;
 
 	if (ret == -EAGAIN) {
 		conn_want_read(&s->conn);
 		return;
 	}
 	if (ret < 0) {
-		const char *text = tls_error_text(s->conn.ssl, &certificate);
-
-		session_note(s, REASON_CLIENT_TLS, ret == E_TLS ? text : NULL);
+		session_note(s, REASON_CLIENT_TLS, s->conn.failure);
 		session_free(s, REASON_CLIENT_TLS);
 		return;
 	}

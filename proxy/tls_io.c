@@ -30,6 +30,8 @@ static int on_bio_write(BIO *bio, const char *p, int len)
 
 static long on_bio_ctrl(BIO *bio, int cmd, long arg, void *p)
 {
+	if (cmd == BIO_CTRL_EOF)
+		return conn_raw_ended(BIO_get_data(bio));
 	/* Flushing is conn_flush's, once an event; everything else does not apply. */
 	return cmd == BIO_CTRL_FLUSH || cmd == BIO_CTRL_DUP ? 1 : 0;
 }

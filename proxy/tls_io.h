@@ -6,6 +6,8 @@
  * makes the one before put its bytes away (conn.c). */
 #pragma once
 
+#include <stdbool.h>
+
 #include <openssl/ssl.h>
 
 #include "base/attr.h"
@@ -39,7 +41,9 @@ void io_free(struct io *io);
 /* Puts a BIO that reads and writes through c under ssl. */
 void io_attach(struct io *io, SSL *ssl, struct conn *c);
 
-/* conn.c's side of the BIO. Read: bytes > 0; 0 at the end of the stream; -EAGAIN; or an error. */
+/* conn.c's side of the BIO. True when the peer sent its FIN. */
+bool conn_raw_ended(const struct conn *c);
+/* Read: bytes > 0; 0 at the end of the stream; -EAGAIN; or an error. */
 ssize_t conn_raw_read(struct conn *c, char *buf, size_t len);
 /* Takes all of it. */
 void conn_raw_write(struct conn *c, const char *p, size_t len);

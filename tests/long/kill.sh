@@ -3,6 +3,7 @@
 # its own line, lines must not be repeated, the chain must hold, CA and policy must be the same.
 #
 # kill.py makes the load and compares; the bed's nginx is the origin.
+# shellcheck source=tests/e2e/bed.sh
 . "$(dirname "$0")/../e2e/bed.sh"
 
 KILLS=50
