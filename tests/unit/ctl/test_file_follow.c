@@ -6,6 +6,28 @@
 #include "ctl/file_follow.h"
 #include "tests/unit/ctl/fixture.h"
 
+int __real_open64(const char *path, int flags, ...);
+int __wrap_open64(const char *path, int flags, ...);
+
+/* Runs once, while the follower opens a file: what a writer may do at that moment. */
+struct hook {
+	void (*run)(const void *arg);
+	const void *arg;
+};
+
+static struct hook hook;
+
+/* The follower makes no files, so there is no mode. */
+int __wrap_open64(const char *path, int flags, ...)
+{
+	struct hook now = hook;
+
+	hook = (struct hook){NULL, NULL};
+	if (now.run)
+		now.run(now.arg);
+	return __real_open64(path, flags);
+}
+
 struct place {
 	char dir[32];
 	char path[48];
@@ -200,6 +222,54 @@ static void test_rotation_loses_no_line_and_repeats_none(void **state)
 	place_fini(&p);
 }
 
+static void on_open_write_to_the_old_file(const void *arg)
+{
+	place_add(arg, 1, "2\n");
+}
+
+static void test_a_line_written_while_the_next_file_is_opened_is_not_lost(void **state)
+{
+	struct file_follow f;
+	struct place p;
+
+	place_init(&p);
+	place_add(&p, 0, "1\n");
+	follow_open(&f, &p, 10);
+	follow_gives(&f, "1");
+	place_rotate(&p, 5);
+	place_add(&p, 0, "3\n");
+	hook = (struct hook){on_open_write_to_the_old_file, &p};
+	follow_gives(&f, "2 3");
+	assert_null(hook.run);
+	file_follow_close(&f);
+	place_fini(&p);
+}
+
+static void on_open_rotate_again(const void *arg)
+{
+	place_rotate(arg, 5);
+	place_add(arg, 0, "3\n");
+}
+
+static void test_a_rotation_while_the_next_file_is_opened_skips_none(void **state)
+{
+	struct file_follow f;
+	struct place p;
+
+	place_init(&p);
+	place_add(&p, 0, "1\n");
+	follow_open(&f, &p, 10);
+	follow_gives(&f, "1");
+	place_rotate(&p, 5);
+	place_add(&p, 0, "2\n");
+	hook = (struct hook){on_open_rotate_again, &p};
+	follow_gives(&f, "");
+	follow_gives(&f, "2 3");
+	assert_null(hook.run);
+	file_follow_close(&f);
+	place_fini(&p);
+}
+
 static void test_several_rotations_between_two_looks_are_read_in_order(void **state)
 {
 	struct file_follow f;
@@ -341,6 +411,8 @@ int main(void)
 		cmocka_unit_test(test_only_new_lines_begin_behind_the_last_newline),
 		cmocka_unit_test(test_a_torn_line_that_is_cut_and_replaced_is_read_as_it_is_then),
 		cmocka_unit_test(test_rotation_loses_no_line_and_repeats_none),
+		cmocka_unit_test(test_a_line_written_while_the_next_file_is_opened_is_not_lost),
+		cmocka_unit_test(test_a_rotation_while_the_next_file_is_opened_skips_none),
 		cmocka_unit_test(test_several_rotations_between_two_looks_are_read_in_order),
 		cmocka_unit_test(test_after_the_own_file_was_removed_the_oldest_goes_on),
 		cmocka_unit_test(test_a_file_moved_elsewhere_is_followed_by_the_new_one),
