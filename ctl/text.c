@@ -33,48 +33,64 @@ static bool text_hidden(uint32_t code)
 		(code >= 0x2060 && code <= 0x206f) || code == 0xfeff || code >= 0xe0000;
 }
 
+static bool text_plain(char c)
+{
+	return c >= 0x20 && c < 0x7f;
+}
+
+/* One character that is not printable ASCII; *s moves past it. Returns its columns. */
+static size_t text_odd(struct strbuf *b, struct slice *s)
+{
+	size_t before = b->len, len;
+	uint32_t code = text_code(*s, &len);
+	bool escaped = true;
+
+	if (code == TEXT_BAD) {
+		strbuf_printf(b, "\\x%02x", (unsigned char)s->p[0]);
+	} else if (text_hidden(code)) {
+		strbuf_printf(b, "\\u%04x", code);
+	} else {
+		strbuf_add(b, slice_first(*s, len));
+		escaped = false;
+	}
+	*s = slice_from(*s, len);
+	return escaped ? b->len - before : 1;
+}
+
 size_t text_visible(struct strbuf *b, struct slice s)
 {
-	size_t columns = 0, len;
+	size_t columns = 0, n;
 
 	while (s.len > 0) {
-		uint32_t code = text_code(s, &len);
-		size_t before = b->len;
-
-		if (code == TEXT_BAD)
-			strbuf_printf(b, "\\x%02x", (unsigned char)s.p[0]);
-		else if (text_hidden(code))
-			strbuf_printf(b, "\\u%04x", code);
-		else
-			strbuf_add(b, slice_first(s, len));
-		columns += code == TEXT_BAD || text_hidden(code) ? b->len - before : 1;
-		s = slice_from(s, len);
+		for (n = 0; n < s.len && text_plain(s.p[n]); n++)
+			;
+		strbuf_add(b, slice_first(s, n));
+		columns += n;
+		s = slice_from(s, n);
+		if (s.len > 0)
+			columns += text_odd(b, &s);
 	}
 	return columns;
 }
 
 void text_csv(struct strbuf *b, struct slice s)
 {
-	struct strbuf cell;
-	struct slice rest;
+	bool quoted = slice_find_char(s, '"') < s.len || slice_find_char(s, ',') < s.len;
 
-	strbuf_init(&cell, b->max);
-	if (s.len > 0 && memchr("=+-@", s.p[0], 4))
-		strbuf_char(&cell, '\'');
-	(void)text_visible(&cell, s);
-	rest = strbuf_slice(&cell);
-	if (!cell.full && slice_find_char(rest, '"') == rest.len &&
-		slice_find_char(rest, ',') == rest.len) {
-		strbuf_add(b, rest);
-	} else {
+	if (quoted)
 		strbuf_char(b, '"');
-		while (rest.p) {
-			strbuf_add(b, slice_cut(&rest, '"'));
-			strbuf_str(b, rest.p ? "\"\"" : "\"");
-		}
+	if (s.len > 0 && memchr("=+-@", s.p[0], 4))
+		strbuf_char(b, '\'');
+	while (s.len > 0) {
+		size_t n = slice_find_char(s, '"');
+
+		(void)text_visible(b, slice_first(s, n));
+		if (n < s.len)
+			strbuf_str(b, "\"\"");
+		s = slice_from(s, n < s.len ? n + 1 : n);
 	}
-	b->full |= cell.full;
-	strbuf_fini(&cell);
+	if (quoted)
+		strbuf_char(b, '"');
 }
 
 void text_column(struct strbuf *b, struct slice s, size_t width)
