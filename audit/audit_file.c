@@ -106,6 +106,7 @@ int audit_file_next(struct audit_file *f, struct audit_line *line)
 {
 	ssize_t n;
 
+	*line = (struct audit_line){.path = "", .text = SLICE_EMPTY, .prev = SLICE_EMPTY};
 	while ((n = getline(&f->line, &f->size, f->file)) < 0) {
 		int ret = ferror(f->file) ? audit_file_errno() : 0;
 
