@@ -36,6 +36,7 @@ int proxy_new(struct event_base *base, struct tls *tls, struct resolver *resolve
 void proxy_configure(struct proxy *px, const struct proxy_config *config)
 {
 	struct policy *before = px->config.policy;
+	struct session *s, *next;
 
 	px->config = *config;
 	policy_ref(px->config.policy);
@@ -43,6 +44,10 @@ void proxy_configure(struct proxy *px, const struct proxy_config *config)
 	px->epoch++;
 	/* a kept connection was judged by the policy before */
 	upstream_drop_idle(px);
+	for (s = TAILQ_FIRST(&px->sessions); s; s = next) {
+		next = TAILQ_NEXT(s, link);
+		session_rejudge(s);
+	}
 }
 
 void proxy_listen(struct proxy *px, int fd)

@@ -74,7 +74,8 @@ struct proxy {
 /* All borrowed; they must outlive the proxy. */
 CHECKED int proxy_new(struct event_base *base, struct tls *tls, struct resolver *resolver,
 	struct audit *audit, struct proxy **out);
-/* The policy, the rule and the limits from here on; exchanges that are under way keep theirs. */
+/* The policy, the rule and the limits from here on. Exchanges that are under way keep theirs;
+ * tunnels that would not be allowed now end (POLICY_CHANGED). */
 void proxy_configure(struct proxy *px, const struct proxy_config *config);
 /* Serves a listening socket, which stays the caller's. At most PROXY_LISTENERS_MAX. */
 void proxy_listen(struct proxy *px, int fd);

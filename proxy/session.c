@@ -266,6 +266,18 @@ void session_connected(
 	event_add(&s->silence, &wait);
 }
 
+void session_rejudge(struct session *s)
+{
+	if (s->tunnel) {
+		if (!tunnel_is_allowed(s->tunnel))
+			session_free(s, REASON_POLICY_CHANGED);
+		return;
+	}
+	/* The bytes behind CONNECT may come yet, and s->connect names a rule of the old policy. */
+	if (s->has_pinned)
+		admit_connect(&s->px->config, &s->pinned, &s->connect);
+}
+
 void session_tunnel(struct session *s)
 {
 	event_del(&s->silence);

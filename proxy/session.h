@@ -58,6 +58,9 @@ struct session *session_new(struct proxy *px, int fd, const struct sockaddr_stor
 	const struct netaddr *origdst, uint16_t origport);
 /* Ends it at once; an exchange or tunnel gets its line with `reason`. */
 void session_free(struct session *s, enum reason reason);
+/* The configuration is a new one: what a tunnel or a CONNECT was allowed is judged again. The
+ * session may be gone when this returns. */
+void session_rejudge(struct session *s);
 
 /* --- for the drivers --- */
 

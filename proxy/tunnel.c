@@ -43,6 +43,19 @@ void tunnel_free(struct tunnel *t, enum reason reason)
 	free(t);
 }
 
+bool tunnel_is_allowed(const struct tunnel *t)
+{
+	const struct proxy_config *c = &t->session->px->config;
+	const struct exchange *ex = t->ex;
+	struct admission now;
+
+	admit_connect(c, &ex->target, &now);
+	admit_tunnel(c, &ex->target, &now);
+	if (!now.allow || !ex->has_addr)
+		return now.allow;
+	return reason_allows(admit_address(c, c->policy, &ex->target, &now, &ex->addr));
+}
+
 /* Bytes from one side to the other until there are none, or the other side is slow. 0, or negative
  * when the tunnel is over. */
 static int tunnel_pump(

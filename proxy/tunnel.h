@@ -19,6 +19,9 @@ struct tunnel *tunnel_switch(
 /* Ends it; its line says reason. Accepts NULL. */
 void tunnel_free(struct tunnel *t, enum reason reason);
 
+/* The configuration in force now would allow it, too. */
+bool tunnel_is_allowed(const struct tunnel *t);
+
 /* The client's side, from the session's connection. The session may be gone when they return. */
 void tunnel_client_readable(struct tunnel *t);
 void tunnel_client_drained(struct tunnel *t);
