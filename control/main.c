@@ -25,10 +25,10 @@ static const char main_usage[] =
 	"      egress --help | --version\n"
 	"\n"
 	"DESCRIPTION\n"
-	"      Listens as an explicit HTTP proxy (mode proxy), decides by policy where the\n"
-	"      sandbox may connect and by the read-only rule what it may do there, and\n"
-	"      writes each decision to an audit trail. HTTPS is decrypted with a CA that\n"
-	"      is made at start; its certificate is written to ca_cert_out.\n"
+	"      Listens as an explicit HTTP proxy (mode proxy), decides by policy where\n"
+	"      the sandbox may connect and by the read-only rule what it may do there,\n"
+	"      and writes each decision to an audit trail. HTTPS is decrypted with a CA\n"
+	"      that is made at start; its certificate is written to ca_cert_out.\n"
 	"      A supervisor holds the listeners, the CA and the files, and restarts the\n"
 	"      worker that does the work.\n"
 	"\n"
@@ -41,8 +41,8 @@ static const char main_usage[] =
 	"      -V, --version       print the version\n"
 	"\n"
 	"ENVIRONMENT\n"
-	"      Each setting with its YAML key, if it has one, and its variable. An unknown\n"
-	"      AGENTIC_* or EGRESS_* variable and an unknown key are errors.\n"
+	"      Each setting with its YAML key, if it has one, and its variable. An\n"
+	"      unknown AGENTIC_* or EGRESS_* variable and an unknown key are errors.\n"
 	"\n";
 
 static const char main_usage_end[] =
