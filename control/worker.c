@@ -296,7 +296,7 @@ static int worker_open(struct worker *w, struct errmsg *msg)
 	ret = worker_open_audit(w, msg);
 	if (ret < 0)
 		return ret;
-	return proxy_new(w->base, w->tls, w->resolver, w->audit, &w->proxy);
+	return proxy_new(w->base, w->tls, w->resolver, w->audit, NULL, &w->proxy);
 }
 
 static void worker_serve(struct worker *w)

@@ -11,7 +11,7 @@
 #include "proxy/upstream.h"
 
 int proxy_new(struct event_base *base, struct tls *tls, struct resolver *resolver,
-	struct audit *audit, struct proxy **out)
+	struct audit *audit, struct secmem *secmem, struct proxy **out)
 {
 	struct proxy *px = xcalloc(1, sizeof(*px));
 	int ret = io_new(&px->io);
@@ -24,6 +24,7 @@ int proxy_new(struct event_base *base, struct tls *tls, struct resolver *resolve
 	px->tls = tls;
 	px->resolver = resolver;
 	px->audit = audit;
+	px->secmem = secmem;
 	px->diag_fd = client_uid_open();
 	px->pool = map_new(0, free);
 	TAILQ_INIT(&px->sessions);

@@ -15,12 +15,21 @@ struct event_base;
 struct exchange;
 struct map;
 struct resolver;
+struct secmem;
 struct session;
 struct tls;
 struct upstream;
+struct vault;
 
 #define PROXY_EXTRA_PORTS_MAX 15
 #define PROXY_LISTENERS_MAX 4
+
+/* A placeholder in target or fields towards a host where nothing binds it. */
+enum proxy_placeholders {
+	PROXY_PLACEHOLDERS_DENY,
+	PROXY_PLACEHOLDERS_STRIP,
+	PROXY_PLACEHOLDERS_PASS
+};
 
 enum proxy_intercept { PROXY_INTERCEPT_ALL, PROXY_INTERCEPT_BOUND, PROXY_INTERCEPT_OFF };
 
@@ -34,6 +43,9 @@ struct proxy_config {
 	const struct write_hosts *pass_through;
 	const struct private_names *private_names;
 	enum proxy_intercept intercept;
+	struct vault *vault; /* NULL: none */
+	enum proxy_placeholders placeholders;
+	bool unbound_writes; /* writes to a bound write host that no binding matches */
 	uint16_t extra_ports[PROXY_EXTRA_PORTS_MAX];
 	size_t n_extra_ports;
 	uint32_t head_timeout_ms;
@@ -55,6 +67,7 @@ struct proxy {
 	struct tls *tls;
 	struct resolver *resolver;
 	struct audit *audit;
+	struct secmem *secmem; /* for what may hold a key: scratch, plaintext of origins */
 	struct proxy_config config;
 	uint64_t epoch; /* grows with each configuration; TLS sessions of clients are bound to it */
 	struct deadlines deadlines;
@@ -71,9 +84,9 @@ struct proxy {
 	struct h1_head response;
 };
 
-/* All borrowed; they must outlive the proxy. */
+/* All borrowed; they must outlive the proxy. secmem: NULL where there will be no vault. */
 CHECKED int proxy_new(struct event_base *base, struct tls *tls, struct resolver *resolver,
-	struct audit *audit, struct proxy **out);
+	struct audit *audit, struct secmem *secmem, struct proxy **out);
 /* The policy, the rule and the limits from here on. Exchanges that are under way keep theirs;
  * tunnels that would not be allowed now end (POLICY_CHANGED). */
 void proxy_configure(struct proxy *px, const struct proxy_config *config);
