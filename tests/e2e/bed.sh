@@ -45,6 +45,7 @@
 #   egress_stop        SIGTERM; fails unless it ends with 0, no sanitizer speaks, the chain is whole
 #   EG_DIR EG_PID EG_PORT PX EG_CA EG_AUDIT EG_LOG    of the running one; PX is 127.0.0.1:PORT
 #   EG_AS              command put before it, as (setpriv --reuid 65534 ...); an array
+#   EG_SAN             variables of the sanitizers, for env -i; an array
 #   egress_worker      process id of its worker
 #   via CMD...         runs CMD with the environment that ./run prints: proxy and CA for all clients
 #   audit_lines        web lines since mark: `KIND VERDICT REASON METHOD URL STATUS`
@@ -63,6 +64,7 @@ if [ -z "${EGRESS_TMP-}" ] && [ "${1-}" != --list ]; then
 	mkdir "$EGRESS_TMP/home"
 	export EGRESS_TMP HOME="$EGRESS_TMP/home" BED_BY_HAND="$EGRESS_TMP"
 	export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=1:detect_stack_use_after_return=1}"
+	export ASAN_SYMBOLIZER_PATH="${ASAN_SYMBOLIZER_PATH:-/usr/bin/llvm-symbolizer-14}"
 	export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1:halt_on_error=1}"
 	unset http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY all_proxy ALL_PROXY
 	if [ "$(id -u)" -eq 0 ] && unshare -n true 2>/dev/null; then
@@ -99,6 +101,9 @@ EG_AS=() EG_ENV=() EG_ARGS=()
 CASE_WHY='' CASE_SKIP=''
 declare -A BED_MARKS=()
 AUDIT_MARK=0
+# What a program started with an empty environment needs to report as the harness wants it.
+EG_SAN=(ASAN_OPTIONS="${ASAN_OPTIONS-}" UBSAN_OPTIONS="${UBSAN_OPTIONS-}"
+	ASAN_SYMBOLIZER_PATH="${ASAN_SYMBOLIZER_PATH-}")
 
 # --- cases ---
 
@@ -433,7 +438,9 @@ s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 # The environment of the program, one VAR=VALUE for each argument; later ones win.
 egress_settings()
 {
-	EG_ENV=(PATH="$PATH" HOME="${HOME:-/}" LANG=C.UTF-8
+	local unset=()
+
+	EG_ENV=("${EG_SAN[@]}" PATH="$PATH" HOME="${HOME:-/}" LANG=C.UTF-8
 		OPENSANDBOX_EGRESS_MODE=proxy
 		OPENSANDBOX_EGRESS_RULES="$BED_POLICY"
 		AGENTIC_WRITE_HOSTS='model.test api.model.test git.test'
@@ -443,11 +450,6 @@ egress_settings()
 		OPENSANDBOX_EGRESS_MITMPROXY_UPSTREAM_TRUST_DIR="$BED_CA"
 		OPENSANDBOX_EGRESS_DNS_UPSTREAM="$BED_DNS")
 	EG_ARGS=()
-	local name unset=()
-
-	for name in ASAN_OPTIONS UBSAN_OPTIONS ASAN_SYMBOLIZER_PATH; do
-		[ -z "${!name-}" ] || EG_ENV+=("$name=${!name}")
-	done
 	while [ $# -gt 0 ] && [ "$1" != -- ]; do
 		case $1 in
 		*=) unset+=(-u "${1%=}") ;;
@@ -528,6 +530,9 @@ egress_stop()
 		fail "sanitizer: $(grep -E 'Sanitizer|runtime error:' "$EG_LOG" | head -3)"
 		return
 	fi
+	# 9 is a test's own doing; anything else is a crash that the restart would hide.
+	! grep -E 'worker [0-9]+: ended by signal ([1-8]|1[0-9])$' "$EG_LOG" >"$EG_DIR/crash" ||
+		fail "crash: $(head -1 "$EG_DIR/crash") $(grep -m 1 "requirement failed" "$EG_LOG")" || return
 	[ ! -s "$EG_AUDIT" ] || audit_verify
 }
 

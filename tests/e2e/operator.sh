@@ -1,0 +1,723 @@
+#!/usr/bin/env bash
+# The operator's view: help, checks, starts that cannot succeed, reloads, stops, a killed worker, and
+# with which rights it all runs. Helpers, names and origins: bed.sh.
+
+# shellcheck source=tests/e2e/bed.sh
+. "$(dirname "$0")/bed.sh"
+
+CASES=(help version wrong_option check_good check_example check_bad address_in_use
+	no_state_directory no_default_state_directory audit_not_writable audit_in_use no_roots
+	bad_roots mode_not_in_this_version root_worker_has_no_rights unprivileged
+	audit_to_stdout audit_moved_away audit_rotates egressctl_tail
+	reload_narrows_and_widens reload_lets_exchanges_end reload_cuts_tunnels
+	reload_between_connect_and_bytes bad_reload_keeps_policy
+	reload_storm worker_killed worker_killed_after_unread_edit stop_ends_exchanges
+	supervisor_killed run_script)
+
+WORK=${EGRESS_TMP-}/operator
+[ "${1-}" = --list ] || mkdir -p "$WORK"
+
+# plain VAR=VALUE... -- ARGS...: the program with these variables only. OUT, ERR and STATUS are what
+# it said; it has 10 s to end.
+plain()
+{
+	local vars=()
+
+	while [ "$1" != -- ]; do
+		vars+=("$1")
+		shift
+	done
+	shift
+	OUT=$(env -i PATH="$PATH" HOME="$WORK" "${EG_SAN[@]}" "${vars[@]}" timeout 10 "$EGRESS_BIN" "$@" \
+		2>"$WORK/err")
+	STATUS=$?
+	ERR=$(cat "$WORK/err")
+}
+
+SLOW_URL='https://read.test/app/slow?bytes=100000'
+
+# slow_start MS: a download of 20 pieces, one each MS, in the background; waits for its first bytes.
+slow_start()
+{
+	rm -f "$WORK/slow"
+	via curl -sS -N -m 20 -o "$WORK/slow" "$SLOW_URL&ms=$1" \
+		2>"$WORK/slow.err" &
+	SLOW=$!
+	wait_for 5 test -s "$WORK/slow" || fail 'the slow download does not begin'
+}
+
+# --- the command line ---
+
+case_help()
+{
+	local word
+
+	plain -- --help
+	want "$STATUS $ERR" '0 ' 'exit code and stderr' || return
+	for word in USAGE OPTIONS --check EGRESS_AUDIT AGENTIC_WRITE_HOSTS SIGHUP 'EXIT CODES'; do
+		want_match "$OUT" "$word" 'the help' || return
+	done
+	want "$(awk 'length > 80' <<<"$OUT")" '' 'lines over 80 characters'
+}
+
+case_version()
+{
+	plain -- --version
+	want "$STATUS $ERR" '0 ' 'exit code and stderr' &&
+		want_match "$OUT" '^egress [0-9]+\.[0-9]+' 'the version'
+}
+
+case_wrong_option()
+{
+	plain -- --chekc
+	want "$STATUS" 2 'exit code' && want_match "$ERR" '^egress: .*--chekc.*--help' message &&
+		plain -- surplus && want "$STATUS" 2 'exit code' && want_match "$ERR" surplus message
+}
+
+case_check_good()
+{
+	local first
+
+	cat >"$WORK/good.yaml" <<-'TEXT'
+		mode: proxy
+		policy:
+		  defaultAction: deny
+		  egress:
+		    - {action: allow, target: read.test}
+		write_hosts: [read.test]
+		first_byte: 3m
+	TEXT
+	plain EGRESS_FIRST_BYTE=7s -- --check --config "$WORK/good.yaml"
+	want "$STATUS $ERR" '0 ' 'exit code and stderr' &&
+		want_match "$OUT" 'first_byte: 7s' 'the variable wins' &&
+		want_match "$OUT" 'read_only: (true|on)' 'the rule is on' || return
+	# What it prints is a configuration that means the same.
+	first=$OUT
+	echo "$first" >"$WORK/again.yaml"
+	plain -- --check --config "$WORK/again.yaml"
+	want "$STATUS $ERR" '0 ' 'exit code and stderr of the second' &&
+		want "$OUT" "$first" 'the second'
+}
+
+case_check_example()
+{
+	plain -- --check --config "$BED_SRC/docs/examples/egress.yaml"
+	want "$STATUS $ERR" '0 ' 'exit code and stderr'
+}
+
+# check_bad_row MESSAGE VAR=VALUE...
+check_bad_row()
+{
+	local message=$1
+
+	shift
+	plain OPENSANDBOX_EGRESS_MODE=proxy "$@" -- --check
+	want "$STATUS" 2 "exit code with $*" && want_match "$ERR" "^egress: $message" "$*" &&
+		want "$(wc -l <<<"$ERR")" 1 "lines with $*" && want "$OUT" '' "stdout with $*"
+}
+
+# check_bad_yaml MESSAGE LINE...: the last line is the wrong one
+check_bad_yaml()
+{
+	local message=$1
+
+	shift
+	printf '%s\n' 'mode: proxy' "$@" >"$WORK/bad.yaml"
+	plain -- --check --config "$WORK/bad.yaml"
+	want "$STATUS" 2 "exit code with $*" &&
+		want_match "$ERR" "^egress: .*bad.yaml:$(($# + 1)).*$message" "$*"
+}
+
+case_check_bad()
+{
+	check_bad_row 'AGENTIC_WRITE_HOST: .*AGENTIC_WRITE_HOSTS' AGENTIC_WRITE_HOST=a.test &&
+		check_bad_row 'EGRESS_AUDITS: .*EGRESS_AUDIT' EGRESS_AUDITS=stdout &&
+		check_bad_row 'AGENTIC_WRITE_HOSTS: .*https' AGENTIC_WRITE_HOSTS=https://a.test &&
+		check_bad_row 'AGENTIC_WRITE_HOSTS: .*a.test:443' AGENTIC_WRITE_HOSTS=a.test:443 &&
+		check_bad_row 'AGENTIC_WRITE_HOSTS: ' 'AGENTIC_WRITE_HOSTS=*' &&
+		check_bad_row 'OPENSANDBOX_EGRESS_MODE: .*proxxy.*expected' \
+			OPENSANDBOX_EGRESS_MODE=proxxy &&
+		check_bad_row 'EGRESS_READ_ONLY: .*expected' EGRESS_READ_ONLY=maybe &&
+		check_bad_row 'EGRESS_FIRST_BYTE: .*expected' EGRESS_FIRST_BYTE=soon &&
+		check_bad_row 'EGRESS_PROXY_ADDR: .*expected' EGRESS_PROXY_ADDR=here &&
+		check_bad_row 'OPENSANDBOX_EGRESS_RULES: .*log' \
+			'OPENSANDBOX_EGRESS_RULES={"egress":[{"action":"log","target":"a.test"}]}' &&
+		check_bad_row 'OPENSANDBOX_EGRESS_PROFILE' OPENSANDBOX_EGRESS_PROFILE=x &&
+		check_bad_row 'OPENSANDBOX_EGRESS_MITMPROXY_SCRIPT' \
+			OPENSANDBOX_EGRESS_MITMPROXY_SCRIPT=x &&
+		check_bad_row 'EGRESS_PASS_THROUGH: .*a.test' AGENTIC_WRITE_HOSTS= \
+			EGRESS_PASS_THROUGH=a.test OPENSANDBOX_EGRESS_RULES="$BED_POLICY" &&
+		check_bad_yaml 'write_hosts' 'log_level: info' 'write_host: [a.test]' &&
+		check_bad_yaml 'expected' 'first_byte: soon' &&
+		check_bad_yaml 'log' 'policy:' '  egress:' '    - {action: log, target: a.test}' &&
+		plain -- --check --config "$WORK/missing.yaml" &&
+		want "$STATUS" 2 'exit code without a file' &&
+		want_match "$ERR" 'missing.yaml' 'message without a file'
+}
+
+# --- starts that cannot succeed ---
+
+# start_fails MESSAGE SETTINGS...
+start_fails()
+{
+	local message=$1
+
+	shift
+	if egress_start "$@"; then
+		fail "it starts with $*"
+		return
+	fi
+	want "$EG_STATUS" 2 'exit code' && want_match "$(cat "$EG_LOG")" "$message" 'stderr' &&
+		want "$(grep -cE 'Sanitizer|runtime error' "$EG_LOG")" 0 'sanitizer reports'
+}
+
+# No origin is needed here, and neither root.
+NO_BED=(OPENSANDBOX_EGRESS_MITMPROXY_UPSTREAM_TRUST_DIR=/etc/ssl/certs)
+
+case_address_in_use()
+{
+	local port status
+
+	"$PYTHON" -c 'import socket, time
+s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen(); print(s.getsockname()[1], flush=True)
+time.sleep(30)' >"$WORK/port" &
+	port=$!
+	wait_for 5 test -s "$WORK/port"
+	start_fails "127.0.0.1:$(cat "$WORK/port").*in use.*EGRESS_PROXY_ADDR" \
+		"${NO_BED[@]}" EGRESS_PROXY_ADDR="127.0.0.1:$(cat "$WORK/port")"
+	status=$?
+	kill $port
+	wait $port 2>/dev/null
+	return $status
+}
+
+case_no_state_directory()
+{
+	start_fails EGRESS_CA_CERT_OUT "${NO_BED[@]}" EGRESS_CA_CERT_OUT="$WORK/none/ca.pem"
+}
+
+# Below /proc not even root makes a folder.
+case_no_default_state_directory()
+{
+	start_fails 'XDG_STATE_HOME' "${NO_BED[@]}" EGRESS_CA_CERT_OUT= XDG_STATE_HOME=/proc/none
+}
+
+case_audit_not_writable()
+{
+	start_fails EGRESS_AUDIT "${NO_BED[@]}" EGRESS_AUDIT="$WORK/none/audit.jsonl"
+}
+
+case_audit_in_use()
+{
+	local audit status
+
+	egress_need "${NO_BED[@]}" || return
+	audit=$EG_AUDIT
+	# Not by egress_start, which would stop the first one.
+	plain OPENSANDBOX_EGRESS_MODE=proxy EGRESS_AUDIT="$audit" EGRESS_CA_CERT_OUT="$WORK/ca.pem" \
+		EGRESS_PROXY_ADDR="127.0.0.1:$(egress_free_port)" --
+	status=$STATUS
+	want "$status" 2 'exit code' && want_match "$ERR" 'EGRESS_AUDIT' message
+}
+
+case_no_roots()
+{
+	start_fails UPSTREAM_TRUST_DIR OPENSANDBOX_EGRESS_MITMPROXY_UPSTREAM_TRUST_DIR=/none
+}
+
+case_bad_roots()
+{
+	echo 'no certificate' >"$WORK/roots.pem"
+	start_fails roots.pem OPENSANDBOX_EGRESS_MITMPROXY_UPSTREAM_TRUST_DIR="$WORK/roots.pem"
+}
+
+case_mode_not_in_this_version()
+{
+	start_fails 'OPENSANDBOX_EGRESS_MODE' "${NO_BED[@]}" OPENSANDBOX_EGRESS_MODE=dns+nft
+}
+
+# --- rights ---
+
+# status_of PID FIELD
+status_of()
+{
+	awk -v f="$2:" '$1 == f { $1 = ""; sub(/^ /, ""); print }' "/proc/$1/status"
+}
+
+# What no worker may have, whoever started it.
+worker_is_bare()
+{
+	local pid=$1 set
+
+	for set in CapInh CapPrm CapEff CapBnd CapAmb; do
+		want "$(status_of "$pid" $set)" 0000000000000000 "$set" || return
+	done
+	want "$(status_of "$pid" Seccomp)" 2 Seccomp &&
+		want "$(status_of "$pid" NoNewPrivs)" 1 NoNewPrivs &&
+		want "$(awk '/Max core file size/ { print $5, $6 }' "/proc/$pid/limits")" '0 0' \
+			'core limit'
+}
+
+case_root_worker_has_no_rights()
+{
+	local pid
+
+	[ "$(id -u)" -eq 0 ] || skip 'needs root' || return
+	need_origins && egress_need || return
+	pid=$(egress_worker)
+	want "$(status_of "$pid" Uid)" '10042 10042 10042 10042' Uid &&
+		want "$(status_of "$pid" Gid)" '10042 10042 10042 10042' Gid &&
+		want "$(status_of "$pid" Groups)" '' 'other groups' &&
+		worker_is_bare "$pid" &&
+		want "$(via curl -sS https://read.test/hello.txt)" 'hello from read' content
+}
+
+case_unprivileged()
+{
+	local pid sets
+
+	[ "$(id -u)" -eq 0 ] || skip 'needs root to become another user' || return
+	need_tool setpriv && need_origins || return
+	EG_AS=(setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps -all --)
+	"${EG_AS[@]}" test -x "$EGRESS_BIN" ||
+		skip 'the program is where other users cannot read it' || { EG_AS=(); return 1; }
+	egress_need && pid=$(egress_worker) &&
+		want "$(status_of "$EG_PID" Uid)" '65534 65534 65534 65534' 'Uid of the supervisor' &&
+		want "$(status_of "$pid" Uid)" '65534 65534 65534 65534' 'Uid of the worker' &&
+		want "$(status_of "$pid" Seccomp)" 2 Seccomp &&
+		want "$(status_of "$pid" NoNewPrivs)" 1 NoNewPrivs &&
+		want "$(status_of "$pid" CapEff)" 0000000000000000 CapEff &&
+		want "$(via curl -sS https://read.test/hello.txt)" 'hello from read' content &&
+		audit_want 'read allowed allowed GET https://read.test/hello.txt 200' &&
+		egress_stop
+	sets=$?
+	EG_AS=()
+	return $sets
+}
+
+# --- the trail ---
+
+case_audit_to_stdout()
+{
+	need_origins && egress_need EGRESS_AUDIT=stdout || return
+	via curl -sS https://read.test/hello.txt >/dev/null
+	wait_for 3 grep -q '"kind":"read"' "$EG_DIR/egress.out" || fail 'no line' || return
+	want "$(jq -r 'select(.kind == "read") | "\(.method) \(.url) \(.status)"' \
+		"$EG_DIR/egress.out")" 'GET https://read.test/hello.txt 200' 'the line' &&
+		egress_stop &&
+		want "$(jq -r .kind "$EG_DIR/egress.out" | tail -1)" stop 'the last line'
+}
+
+audit_count()
+{
+	[ "$(cat "$EG_AUDIT" "$EG_AUDIT".? 2>/dev/null | grep -c "$1")" -eq "$2" ]
+}
+
+# logrotate: move the file away, then SIGHUP.
+case_audit_moved_away()
+{
+	need_origins && egress_start || return
+	via curl -sS http://read.test/hello.txt?1 >/dev/null
+	wait_for 3 audit_count 'hello.txt?1' 1 || fail 'no first line' || return
+	mv "$EG_AUDIT" "$EG_AUDIT.1"
+	kill -HUP "$EG_PID"
+	wait_for 3 test -e "$EG_AUDIT" || fail 'no new file' || return
+	want "$(stat -c %a "$EG_AUDIT")" 600 'mode of the new file' || return
+	via curl -sS http://read.test/hello.txt?2 >/dev/null
+	wait_for 3 grep -qs 'hello.txt?2' "$EG_AUDIT" || fail 'no line in the new file' || return
+	egress_stop
+}
+
+case_audit_rotates()
+{
+	need_origins && egress_start EGRESS_AUDIT_MAX_BYTES=64KiB || return
+	via curl -sS 'http://read.test/hello.txt?[1-500]' >/dev/null
+	wait_for 3 audit_count '"kind":"read"' 500 || fail 'lines are missing' || return
+	[ -s "$EG_AUDIT.1" ] && [ -s "$EG_AUDIT.2" ] || fail 'no older files' || return
+	want "$(cat "$EG_AUDIT" "$EG_AUDIT".? | jq -r 'select(.kind == "read").url' | sort -u |
+		wc -l)" 500 'different lines' && audit_verify && egress_stop
+}
+
+# The second shell of the first five minutes.
+case_egressctl_tail()
+{
+	local tail
+
+	[ -x "$EGRESSCTL_BIN" ] || skip 'no egressctl in this build' || return
+	need_origins && egress_need || return
+	"$EGRESSCTL_BIN" audit tail -f -n 0 --file "$EG_AUDIT" >"$WORK/tail" 2>"$WORK/err" &
+	tail=$!
+	via curl -sS https://read.test/hello.txt?seen >/dev/null
+	via curl -sS -d x https://read.test/hello.txt?unseen >/dev/null
+	wait_for 5 grep -qs 'hello.txt?unseen' "$WORK/tail"
+	kill $tail
+	wait $tail 2>/dev/null
+	want_match "$(cat "$WORK/tail" "$WORK/err")" 'GET.*https://read.test/hello.txt\?seen' \
+		'what it shows' &&
+		want_match "$(cat "$WORK/tail")" 'POST.*https://read.test/hello.txt\?unseen' \
+			'what it shows' &&
+		audit_verify
+}
+
+# --- reloads ---
+
+CONFIG=$WORK/egress.yaml
+
+# config_write POLICY [LINE...]: the policy as JSON, which is YAML too but for its tabs.
+config_write()
+{
+	printf 'policy: %s\n' "$(tr -d '\n\t' <<<"$1")" >"$CONFIG.new"
+	shift
+	[ $# -eq 0 ] || printf '%s\n' "$@" >>"$CONFIG.new"
+	mv "$CONFIG.new" "$CONFIG"
+}
+
+POLICY_NARROW='{"defaultAction":"deny","egress":[{"action":"allow","target":"two.test"},
+	{"action":"allow","target":"git.test"},{"action":"allow","target":"127.0.0.0/8"}]}'
+
+config_start()
+{
+	need_origins || return
+	config_write "$BED_POLICY"
+	egress_start OPENSANDBOX_EGRESS_RULES= "$@" -- --config "$CONFIG" ||
+		fail "egress did not start: $(tail -3 "$EG_LOG")"
+}
+
+# reload TEXT: SIGHUP, and waits until the log has one more line with TEXT.
+reload()
+{
+	local before
+
+	before=$(grep -c "$1" "$EG_LOG")
+	kill -HUP "$EG_PID"
+	wait_for 5 log_has_more "$1" "$before" || fail "no '$1' in the log: $(tail -3 "$EG_LOG")"
+}
+
+log_has_more()
+{
+	[ "$(grep -c "$1" "$EG_LOG")" -gt "$2" ]
+}
+
+# code URL: the status of a GET
+code()
+{
+	via curl -sS -m 10 -o /dev/null -w '%{http_code}' "$1" 2>/dev/null
+}
+
+case_reload_narrows_and_widens()
+{
+	config_start || return
+	want "$(code http://read.test/hello.txt)" 200 'before' || return
+	config_write "$POLICY_NARROW"
+	reload 'rules in force' &&
+		want "$(code http://read.test/hello.txt)" 403 'narrowed' &&
+		want "$(code http://two.test/hello.txt)" 200 'narrowed, another host' || return
+	config_write "$BED_POLICY" 'read_only: false'
+	reload 'rules in force' &&
+		want "$(code https://read.test/hello.txt)" 200 'widened' || return
+	# AGENTIC_WRITE_HOSTS is in the environment, so only the rule itself could be lifted here.
+	via curl -sS -o /dev/null -d x http://read.test/app/up
+	origin_want read 'GET http://read.test/hello.txt 200' \
+		'GET https://read.test/hello.txt 200' 'POST http://read.test/app/up 200' &&
+		want "$(jq -r 'select(.kind == "policy").kind' "$EG_AUDIT" | wc -l)" 2 \
+			'lines about the policy'
+}
+
+# An exchange keeps the policy that it began under; the next one on its connection does not.
+case_reload_lets_exchanges_end()
+{
+	config_start || return
+	rm -f "$WORK/slow"
+	via curl -sS -N -m 20 -o "$WORK/slow" "$SLOW_URL&ms=100" -o "$WORK/next" \
+		-w '%{http_code} %{num_connects} ' https://read.test/hello.txt >"$WORK/codes" &
+	SLOW=$!
+	wait_for 5 test -s "$WORK/slow" || fail 'the download does not begin' || return
+	config_write "$POLICY_NARROW"
+	reload 'rules in force' || return
+	wait $SLOW
+	want "$? $(cat "$WORK/codes")" '0 200 1 403 0 ' 'exit code, and status and connects of each' &&
+		want "$(stat -c %s "$WORK/slow")" 100000 'size of the download' &&
+		audit_want "read allowed allowed GET $SLOW_URL&ms=100 200" \
+			'read blocked host_not_listed GET https://read.test/hello.txt 403'
+}
+
+# tunnel_open NAME HOST: CONNECT HOST:443, then silence. The files NAME.open and NAME.closed tell.
+tunnel_open()
+{
+	"$PYTHON" - "$EG_PORT" "$2" "$WORK/$1" <<-'TEXT' &
+		import socket, sys
+		port, host, name = int(sys.argv[1]), sys.argv[2], sys.argv[3]
+		s = socket.create_connection(("127.0.0.1", port))
+		s.sendall(f"CONNECT {host}:443 HTTP/1.1\r\nHost: {host}:443\r\n\r\n".encode())
+		with open(name + ".open", "wb") as file:
+		    file.write(s.recv(65536))
+		s.settimeout(20)
+		try:
+		    end = repr(s.recv(1))
+		except OSError as error:
+		    end = type(error).__name__
+		with open(name + ".closed", "w") as file:
+		    file.write(end)
+	TEXT
+	BED_PIDS+=("$!")
+	wait_for 5 test -s "$WORK/$1.open" || fail "no tunnel to $2"
+}
+
+# Tunnels that the new policy does not allow are cut within a second, and that is on record.
+case_reload_cuts_tunnels()
+{
+	local worker
+
+	config_start || return
+	worker=$(egress_worker)
+	tunnel_open cut model.test && tunnel_open kept git.test || return
+	sleep 0.5 # so long that they are tunnels, and not yet somebody who will speak TLS
+	config_write "$POLICY_NARROW"
+	reload 'rules in force' || return
+	wait_for 1 test -s "$WORK/cut.closed" || fail 'the tunnel goes on' || return
+	want "$(egress_worker)" "$worker" 'the worker' &&
+		want "$(find "$WORK" -name kept.closed)" '' 'tunnels that were cut besides' &&
+		audit_want 'tunnel failed policy_changed CONNECT model.test:443 null'
+}
+
+# CONNECT was judged by rule 8 of a policy that has no rule now.
+case_reload_between_connect_and_bytes()
+{
+	local worker
+
+	config_start || return
+	worker=$(egress_worker)
+	tunnel_open early git.test || return
+	config_write '{"defaultAction":"deny","egress":[]}'
+	reload 'rules in force' || return
+	wait_for 2 test -s "$WORK/early.closed" || fail 'the connection goes on' || return
+	want "$(egress_worker)" "$worker" 'the worker' && origin_want git
+}
+
+case_bad_reload_keeps_policy()
+{
+	config_start || return
+	echo 'policy: {egress: [{action: log, target: read.test}]}' >"$CONFIG"
+	reload 'reload refused, nothing is changed: .*egress.yaml:1' &&
+		want "$(code http://read.test/hello.txt)" 200 'with a bad file' || return
+	rm "$CONFIG"
+	reload 'reload refused, nothing is changed: .*egress.yaml' &&
+		want "$(code http://read.test/hello.txt)" 200 'without a file' || return
+	config_write "$POLICY_NARROW" 'no_such_key: 1'
+	reload 'reload refused, nothing is changed: .*egress.yaml:2.*no_such_key' &&
+		want "$(code http://read.test/hello.txt)" 200 'with an unknown key' || return
+	config_write "$POLICY_NARROW"
+	reload 'rules in force' && want "$(code http://read.test/hello.txt)" 403 'with a good file'
+}
+
+# descriptors PID...: how many each has
+descriptors()
+{
+	local pid
+
+	for pid in "$@"; do
+		find "/proc/$pid/fd" -mindepth 1 | wc -l
+	done
+}
+
+descriptors_are()
+{
+	[ "$(descriptors "$EG_PID" "$(egress_worker)")" = "$1" ]
+}
+
+# 200 SIGHUPs without a pause and 60 with 20 ms between them, some of bad files, under load.
+case_reload_storm()
+{
+	local before worker download i jobs=()
+
+	config_start EGRESS_UPSTREAM_IDLE=1s || return
+	code https://read.test/hello.txt >/dev/null
+	worker=$(egress_worker)
+	sleep 1.3
+	before=$(descriptors "$EG_PID" "$worker")
+	via curl -sS -m 60 --limit-rate 80M https://read.test/big.bin -o "$WORK/big" &
+	download=$!
+	for i in 1 2 3 4 5 6; do
+		via curl -sS -m 60 "http://read.test/hello.txt?$i-[1-400]" -o /dev/null \
+			-w '%{http_code}\n' >"$WORK/load-$i" 2>&1 &
+		jobs+=($!)
+	done
+	for ((i = 0; i < 200; i++)); do
+		kill -HUP "$EG_PID"
+	done
+	for ((i = 0; i < 60; i++)); do
+		[ $((i % 20)) -ne 5 ] || echo 'policy: [' >"$CONFIG"
+		[ $((i % 20)) -ne 15 ] || config_write "$BED_POLICY"
+		kill -HUP "$EG_PID"
+		sleep 0.02
+	done
+	config_write "$BED_POLICY"
+	wait $download
+	want $? 0 'exit code of the download' || return
+	cmp "$WORK/big" "$BED/www/read/big.bin" || fail 'the download differs' || return
+	rm "$WORK/big"
+	wait "${jobs[@]}"
+	want "$(sort "$WORK"/load-? | uniq -c | tr -s ' ')" ' 2400 200' 'answers under load' &&
+		want "$(egress_worker)" "$worker" 'the worker' || return
+	wait_for 6 descriptors_are "$before" ||
+		fail "descriptors: $before before, $(descriptors "$EG_PID" "$worker") after" || return
+	reload 'rules in force' && egress_stop
+}
+
+# --- ends ---
+
+worker_is_new()
+{
+	local now
+
+	now=$(egress_worker)
+	[ -n "$now" ] && [ "$now" != "$1" ] && [ "$(grep -c ' ready: ' "$EG_LOG")" -ge "$2" ]
+}
+
+case_worker_killed()
+{
+	local old ca start
+
+	config_start || return
+	ca=$(sha256sum "$EG_CA")
+	code http://read.test/hello.txt >/dev/null
+	slow_start 400 || return
+	old=$(egress_worker)
+	start=${EPOCHREALTIME/[.,]/}
+	kill -9 "$old"
+	wait_for 5 worker_is_new "$old" 2 || fail 'no new worker' || return
+	want "$(((${EPOCHREALTIME/[.,]/} - start) / 1500000))" 0 'times 1.5 s until it is there' &&
+		want "$(sha256sum "$EG_CA")" "$ca" 'the certificate' || return
+	wait $SLOW
+	want_match "$?" '^(18|56)$' 'exit code of the download' &&
+		want "$(code https://read.test/hello.txt)" 200 'the same CA signs' &&
+		want "$(code http://deny.test/)" 403 'the same policy' &&
+		audit_want 'read allowed allowed GET http://read.test/hello.txt 200' \
+			"read failed interrupted GET $SLOW_URL&ms=400 null" \
+			'read allowed allowed GET https://read.test/hello.txt 200' \
+			'read blocked denied GET http://deny.test/ 403' &&
+		audit_verify
+}
+
+# Files that changed without SIGHUP do not count for the next worker, in place or by rename.
+case_worker_killed_after_unread_edit()
+{
+	local old
+
+	need_origins || return
+	config_write "$BED_POLICY" 'read_only: true' 'write_hosts: [model.test]'
+	egress_start OPENSANDBOX_EGRESS_RULES= AGENTIC_WRITE_HOSTS= -- --config "$CONFIG" ||
+		fail "egress did not start: $(tail -3 "$EG_LOG")" || return
+	printf 'policy: %s\nread_only: false\n' "$(tr -d '\n\t' <<<"$POLICY_NARROW")" >"$CONFIG"
+	old=$(egress_worker)
+	kill -9 "$old"
+	wait_for 5 worker_is_new "$old" 2 || fail 'no new worker' || return
+	want "$(code http://read.test/hello.txt)" 200 'the same policy' &&
+		want "$(via curl -sS -o /dev/null -w '%{http_code}' -d x http://read.test/app/up)" 403 \
+			'a POST: the same rule' || return
+	echo 'policy: [' >"$CONFIG"
+	old=$(egress_worker)
+	kill -9 "$old"
+	wait_for 3 worker_is_new "$old" 3 || fail 'no new worker with a bad file' || return
+	want "$(code http://read.test/hello.txt)" 200 'the same policy again'
+}
+
+# What ends within 8 s ends well; the rest is cut and on record, and `stop` is the last line.
+case_stop_ends_exchanges()
+{
+	local short
+
+	need_origins && egress_start || return
+	via curl -sS -m 20 -o "$WORK/short" 'http://read.test/app/slow?bytes=100000&ms=80' &
+	short=$!
+	slow_start 900 || return
+	kill "$EG_PID"
+	wait_for 12 egress_is_gone || fail 'it does not end' || return
+	wait "$EG_PID"
+	want $? 0 'exit code' || return
+	EG_PID=''
+	wait $short
+	want $? 0 'exit code of the short download' &&
+		want "$(stat -c %s "$WORK/short")" 100000 'size of the short download' || return
+	wait $SLOW
+	want_match $? '^(18|56)$' 'exit code of the long download' &&
+		audit_want 'read allowed allowed GET http://read.test/app/slow?bytes=100000&ms=80 200' \
+			"read failed shutdown GET $SLOW_URL&ms=900 200" &&
+		want "$(jq -r .kind "$EG_AUDIT" | tail -1)" stop 'the last line' && audit_verify
+}
+
+pid_is_gone()
+{
+	! kill -0 "$1" 2>/dev/null
+}
+
+# Nobody would restart such a worker or hold its areas.
+case_supervisor_killed()
+{
+	local worker
+
+	need_origins && egress_start || return
+	worker=$(egress_worker)
+	kill -9 "$EG_PID"
+	wait "$EG_PID" 2>/dev/null
+	EG_PID='' EG_SETTINGS=''
+	wait_for 3 pid_is_gone "$worker" || fail 'the worker stays'
+}
+
+# ./run with a builder that takes the program under test: the build itself is another test.
+run_copy()
+{
+	local top=$WORK/run
+
+	mkdir -p "$top/bin" "$top/build/run/control" "$top/docs/examples" "$top/tools"
+	cp "$BED_SRC/run" "$top/" && cp "$BED_SRC/tools/packages.sh" "$top/tools/" &&
+		cp "$BED_SRC/docs/examples/egress.yaml" "$top/docs/examples/" || return
+	touch "$top/build/run/build.ninja"
+	# shellcheck disable=SC2016  # the stand-in expands
+	printf '#!/bin/sh\nln -sf "%s" "$PWD/build/run/control/egress"\n' "$EGRESS_BIN" \
+		>"$top/bin/ninja"
+	chmod +x "$top/bin/ninja"
+}
+
+run_is_up()
+{
+	grep -qs ' ready: ' "$WORK/run.err" && [ -s "$1" ]
+}
+
+case_run_script()
+{
+	local run port state=$WORK/state status
+
+	need_origins || return
+	run_copy || fail copy || return
+	port=$(egress_free_port)
+	(cd / && exec env -i "${EG_SAN[@]}" HOME="$WORK" PATH="$WORK/run/bin:$PATH" XDG_STATE_HOME="$state" \
+		EGRESS_PROXY_ADDR="127.0.0.1:$port" OPENSANDBOX_EGRESS_RULES="$BED_POLICY" \
+		OPENSANDBOX_EGRESS_MITMPROXY_UPSTREAM_TRUST_DIR="$BED_CA" \
+		OPENSANDBOX_EGRESS_DNS_UPSTREAM="$BED_DNS" "$WORK/run/run" \
+		>"$WORK/run.out" 2>"$WORK/run.err") &
+	run=$!
+	BED_PIDS+=("$run")
+	wait_for 10 run_is_up "$state/egress/ca-cert-bundle.pem"
+	# What it prints is meant to be pasted into another shell.
+	OUT=$(
+		eval "$(sed -n 's/^  export/export/p' "$WORK/run.out")"
+		curl -sS https://read.test/hello.txt
+		wget -qO - https://read.test/hello.txt
+		curl -sS -d x https://read.test/hello.txt | cut -c -11
+	)
+	kill $run
+	wait $run
+	status=$?
+	want "$OUT" $'hello from read\nhello from read\n403 blocked' 'what its lines give' &&
+		want "$(sed -n 's/^proxy *//p' "$WORK/run.out")" "http://127.0.0.1:$port" 'proxy' &&
+		want "$(sed -n 's/^CA certificate *//p' "$WORK/run.out")" \
+			"$state/egress/ca-cert.pem" 'certificate' &&
+		want "$(jq -r 'select(.kind == "read").url' "$state/egress/audit.jsonl" | wc -l)" 2 \
+			'reads on record' &&
+		want "$status" 0 'exit code' || return
+	OUT=$(env -i HOME="$WORK" PATH="$WORK/run/bin:$PATH" "$WORK/run/run" -- --version 2>&1)
+	want_match "$OUT" '^egress [0-9.]+$' './run -- --version'
+}
+
+bed_main "$@"
