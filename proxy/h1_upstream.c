@@ -43,7 +43,9 @@ void on_upstream_late(void *arg)
 {
 	struct upstream *u = arg;
 
-	upstream_fail(u, u->ex && !u->answered ? REASON_UPSTREAM_TIMEOUT : REASON_UPSTREAM_ABORTED);
+	/* half a head is no answer yet: the client can still be told */
+	upstream_fail(
+		u, u->state == UPSTREAM_HEAD ? REASON_UPSTREAM_TIMEOUT : REASON_UPSTREAM_ABORTED);
 }
 
 void upstream_send_head(struct upstream *u, struct exchange *ex)
