@@ -11,7 +11,7 @@
 #define EVENT_VIA_MAX 16
 #define EVENT_ALPN_MAX 16
 #define EVENT_SANDBOX_MAX 128
-#define EVENT_CUT_MARK "…" /* ends a text that was cut */
+#define EVENT_CUT_MARK "\xe2\x80\xa6" /* ends a text that was cut */
 #define EVENT_CUT_MARK_LEN (sizeof(EVENT_CUT_MARK) - 1)
 
 /* Order of the texts in event_rec. */

@@ -71,7 +71,7 @@ static size_t url_out_end(struct url_out *o)
 		at--;
 	if ((unsigned char)o->buf[at - 1] >= 0xc0)
 		at--;
-	at = url_put(o->buf, at, SLICE("…[len="));
+	at = url_put(o->buf, at, SLICE("\xe2\x80\xa6[len="));
 	at = url_put(o->buf, at, url_decimal(o->len, digits));
 	at = url_put(o->buf, at, SLICE(" sha256="));
 	at = url_put(o->buf, at, slice_make(hex, RING_HEX_LEN));

@@ -63,13 +63,13 @@
 
 /* Longest name above that matters; a longer name in a URL is not a secret one. */
 #define URL_SECRET_NAME_MAX 32
-/* Three bytes of "…", "[len=", 20 digits, " sha256=", 64 digits, "]". */
+/* Three bytes of an ellipsis (U+2026), "[len=", 20 digits, " sha256=", 64 digits, "]". */
 #define URL_CUT_MARK_MAX 104
 #define URL_CLEAN_MAX (AUDIT_URL_MAX + URL_CUT_MARK_MAX)
 
 /* Writes the clean form of url into buf, without a NUL, and returns its length. When it would be
- * longer than AUDIT_URL_MAX it is cut at a character and ends in `…[len=N sha256=HEX]`, both of the
- * whole clean form. */
+ * longer than AUDIT_URL_MAX it is cut at a character and ends in an ellipsis (U+2026) and
+ * `[len=N sha256=HEX]`, both of the whole clean form. */
 size_t url_clean(struct slice url, char buf[URL_CLEAN_MAX]);
 
 /* True if the value of this parameter is masked. */

@@ -1,10 +1,9 @@
 /* The whole trail: lines in order, room, floods, new starts. What a crash leaves is in
  * test_audit_crash. */
-#include "trail.h"
-
 #include <event2/event.h>
 
 #include "base/log.h"
+#include "tests/unit/audit/trail.h"
 
 struct fixture {
 	void *area;

@@ -1,8 +1,6 @@
 /* A worker that is killed between any two instructions. A child works on the trail one instruction
  * at a time; whenever the area or the file has changed, a copy of both is given to a new start, and
  * the lines that come out are compared with what the child had done by then. */
-#include "trail.h"
-
 #include <sched.h>
 #include <signal.h>
 #include <sys/ptrace.h>
@@ -11,6 +9,7 @@
 
 #include "audit/refusal.h"
 #include "audit/slot.h"
+#include "tests/unit/audit/trail.h"
 
 #define PAGE 4096
 #define STEPS_MAX 4000000

@@ -1,5 +1,5 @@
 /* Reading and verifying files: what breaks the trail is found, and where. */
-#include "trail.h"
+#include "tests/unit/audit/trail.h"
 
 #define N_LINES 6
 

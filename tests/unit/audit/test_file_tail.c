@@ -1,7 +1,6 @@
 /* The end of an audit file at start: torn lines are cut, foreign files are left alone. */
-#include "trail.h"
-
 #include "audit/file_tail.h"
+#include "tests/unit/audit/trail.h"
 
 #define ZEROS "0000000000000000000000000000000000000000000000000000000000000000"
 #define LINE(seq, kind) \

@@ -1,7 +1,6 @@
 /* Refusals: the rate for each uid, summaries, and the half of the ring that stays free of them. */
-#include "trail.h"
-
 #include "audit/refusal.h"
+#include "tests/unit/audit/trail.h"
 
 struct fixture {
 	void *area;

@@ -1,5 +1,5 @@
 /* Committed lines: number, chain, room, cursors, and the state after a new start. */
-#include "trail.h"
+#include "tests/unit/audit/trail.h"
 
 #define BODY "\"ts\":\"x\""
 

@@ -1,8 +1,6 @@
 /* Sinks: one write for many lines, partial and failing writes, stdout that does not read, rotation.
  * writev is wrapped, so that a disk can be full and a write short; poll, so that waiting only moves
  * the clock. */
-#include "trail.h"
-
 #include <errno.h>
 #include <poll.h>
 #include <sys/stat.h>
@@ -11,6 +9,7 @@
 
 #include "audit/sink.h"
 #include "base/log.h"
+#include "tests/unit/audit/trail.h"
 
 #define BODY "\"ts\":\"x\""
 

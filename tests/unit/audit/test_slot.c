@@ -1,7 +1,6 @@
 /* Slots: taken and given back, what a new start makes of them, and how few pages they touch. */
-#include "trail.h"
-
 #include "audit/slot.h"
+#include "tests/unit/audit/trail.h"
 
 #define ID "0123456789abcdef"
 
