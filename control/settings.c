@@ -117,7 +117,6 @@ static int settings_take_key(struct settings_run *run, const char *key, const js
 		row->kind == KIND_LIST ? "a list of texts" : "one value");
 }
 
-/* pread: supervisor and worker share these descriptors, and with them the position. */
 int settings_read_fd(int fd, struct strbuf *text)
 {
 	char chunk[16384];

@@ -196,7 +196,5 @@ CHECKED int settings_decode(struct settings_run *run, enum setting_id id);
 /* settings_policy.c: the start policy, from file, variable or YAML (design 2). */
 CHECKED int settings_policy_load(struct settings_run *run);
 
-/* settings.c: the whole text of a source, whose position is left alone. */
-CHECKED int settings_read_fd(int fd, struct strbuf *text);
-/* A warning for the operator, unless the source is read for the second time (quiet). */
+/* settings.c: a warning for the operator, unless the source is read for the second time (quiet). */
 void settings_warn(const struct settings_run *run, const char *fmt, ...) PRINTF(2, 3);

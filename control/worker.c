@@ -18,6 +18,7 @@
 #include "base/proc.h"
 #include "base/state.h"
 #include "control/areas.h"
+#include "control/settings_proxy.h"
 #include "dns/resolver.h"
 #include "policy/policy_json.h"
 #include "proxy/ca.h"
@@ -64,29 +65,8 @@ static void worker_note(
 
 static void worker_configure(struct worker *w)
 {
-	const struct settings *s = w->settings;
-	struct proxy_config c = {
-		.policy = s->policy,
-		.read_only = s->read_only,
-		.git_fetch = s->read_only_git_fetch,
-		.write_hosts = s->write_hosts,
-		.pass_through = s->pass_through,
-		.private_names = &s->private_names,
-		.intercept = s->intercept == INTERCEPT_ALL ? PROXY_INTERCEPT_ALL
-			: s->intercept == INTERCEPT_BOUND  ? PROXY_INTERCEPT_BOUND
-							   : PROXY_INTERCEPT_OFF,
-		.n_extra_ports = s->n_extra_ports,
-		.head_timeout_ms = s->head_timeout_ms,
-		.handshake_timeout_ms = s->handshake_timeout_ms,
-		.client_idle_ms = s->client_idle_ms,
-		.connect_timeout_ms = s->connect_timeout_ms,
-		.first_byte_ms = s->first_byte_ms,
-		.stream_idle_ms = s->stream_idle_ms,
-		.upstream_idle_ms = s->upstream_idle_ms,
-		.max_connections = s->max_connections,
-	};
+	struct proxy_config c = settings_proxy_config(w->settings);
 
-	memcpy(c.extra_ports, s->extra_ports, sizeof(c.extra_ports));
 	proxy_configure(w->proxy, &c);
 }
 
@@ -130,7 +110,7 @@ static void worker_set_hosts(struct worker *w)
 	if (fd < 0)
 		return;
 	strbuf_init(&text, 1u << 20);
-	if (lseek(fd, 0, SEEK_SET) == 0 && strbuf_read_fd(&text, fd) == 0)
+	if (settings_read_fd(fd, &text) == 0)
 		resolver_set_hosts(w->resolver, strbuf_slice(&text));
 	strbuf_fini(&text);
 }
@@ -268,7 +248,7 @@ static int worker_open_audit(struct worker *w, struct errmsg *msg)
 
 static int worker_open(struct worker *w, struct errmsg *msg)
 {
-	char trust[64];
+	struct tls_trust trust;
 	int ret = worker_receive_start(w->control_fd, &w->start, msg);
 
 	if (ret < 0)
@@ -282,10 +262,11 @@ static int worker_open(struct worker *w, struct errmsg *msg)
 	ret = worker_start_ca(&w->start, &w->ca);
 	if (ret < 0)
 		return errmsg_set(msg, ret, "the CA cannot be read: %s", err_text(ret));
-	snprintf(trust, sizeof(trust), "/proc/self/fd/%d", w->start.roles.fd[ROLE_TRUST]);
-	ret = tls_new(w->ca, trust, w->settings->upstream_insecure, &w->tls, msg);
+	trust.fd = w->start.roles.fd[ROLE_TRUST];
+	trust.name = w->settings->upstream_trust;
+	ret = tls_new_trust(w->ca, &trust, w->settings->upstream_insecure, &w->tls, msg);
 	if (ret < 0)
-		return errmsg_prefix(msg, ret, "%s", w->settings->upstream_trust);
+		return ret;
 	ret = resolver_new(
 		w->base, &w->settings->dns, w->settings->dns_timeout_ms, &w->resolver, msg);
 	if (ret < 0)

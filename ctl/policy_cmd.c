@@ -8,6 +8,7 @@
 
 #include "audit/event_json.h"
 #include "base/log.h"
+#include "control/settings_proxy.h"
 #include "control/sources.h"
 #include "ctl/policy_verdict.h"
 
@@ -160,26 +161,6 @@ static void policy_print_json(const struct policy_answer *a)
 	strbuf_fini(&remedy);
 }
 
-/* What decides, as control/worker gives it to the proxy; limits decide nothing. */
-static struct proxy_config policy_config(const struct settings *s)
-{
-	struct proxy_config c = {
-		.policy = s->policy,
-		.read_only = s->read_only,
-		.git_fetch = s->read_only_git_fetch,
-		.write_hosts = s->write_hosts,
-		.pass_through = s->pass_through,
-		.private_names = &s->private_names,
-		.intercept = s->intercept == INTERCEPT_ALL ? PROXY_INTERCEPT_ALL
-			: s->intercept == INTERCEPT_BOUND  ? PROXY_INTERCEPT_BOUND
-							   : PROXY_INTERCEPT_OFF,
-		.n_extra_ports = s->n_extra_ports,
-	};
-
-	memcpy(c.extra_ports, s->extra_ports, sizeof(s->extra_ports));
-	return c;
-}
-
 static int policy_load(const char *config_path, struct settings **out, struct errmsg *msg)
 {
 	struct settings_source src;
@@ -206,7 +187,7 @@ static enum command_exit policy_check_run(const struct policy_check *check)
 	log_setup(LOG_LEVEL_WARN, STDERR_FILENO, "egressctl");
 	ret = policy_load(check->config_path, &s, &msg);
 	if (ret == 0) {
-		c = policy_config(s);
+		c = settings_proxy_config(s);
 		ret = policy_verdict_find(&c, &check->q, &a, &msg);
 	}
 	if (ret < 0)

@@ -168,18 +168,17 @@ static bool tls_make_client(struct tls *t)
 	return SSL_CTX_set_alpn_protos(t->client, tls_alpn, sizeof(tls_alpn) - 1) == 0;
 }
 
-int tls_new(
-	const struct ca *ca, const char *trust, bool insecure, struct tls **out, struct errmsg *msg)
+/* Takes the roots, whatever comes of it. */
+static int tls_make(const struct ca *ca, struct trust *roots, bool insecure, struct tls **out,
+	struct errmsg *msg)
 {
 	struct tls *t = xcalloc(1, sizeof(*t));
 	int ret;
 
 	t->insecure = insecure;
+	t->trust = roots;
 	t->sessions = tls_sessions_new(TLS_SESSIONS_MAX);
 	t->peer_index = SSL_get_ex_new_index(0, NULL, NULL, NULL, on_peer_free);
-	ret = trust_new(trust, &t->trust, msg);
-	if (ret < 0)
-		goto out;
 	ret = leaf_cache_new(ca, LEAF_CACHE_MAX, &t->leaves);
 	if (ret < 0) {
 		ret = errmsg_set(msg, ret, "cannot make the key of the minted certificates");
@@ -195,6 +194,26 @@ out:
 	ERR_clear_error();
 	tls_free(t);
 	return ret;
+}
+
+int tls_new(
+	const struct ca *ca, const char *trust, bool insecure, struct tls **out, struct errmsg *msg)
+{
+	struct trust *roots;
+	int ret = trust_new(trust, &roots, msg);
+
+	ERR_clear_error();
+	return ret < 0 ? ret : tls_make(ca, roots, insecure, out, msg);
+}
+
+int tls_new_trust(const struct ca *ca, const struct tls_trust *trust, bool insecure,
+	struct tls **out, struct errmsg *msg)
+{
+	struct trust *roots;
+	int ret = trust_new_fd(trust->fd, trust->name, &roots, msg);
+
+	ERR_clear_error();
+	return ret < 0 ? ret : tls_make(ca, roots, insecure, out, msg);
 }
 
 void tls_free(struct tls *t)

@@ -16,6 +16,13 @@ struct tls;
  * that names the path. insecure: origins are not verified (setting ..._SSL_INSECURE). */
 CHECKED int tls_new(const struct ca *ca, const char *trust, bool insecure, struct tls **out,
 	struct errmsg *msg);
+/* The same with roots that somebody with more rights has opened (proxy/trust.h). */
+struct tls_trust {
+	int fd; /* borrowed for the call; a file or a directory */
+	const char *name;
+};
+CHECKED int tls_new_trust(const struct ca *ca, const struct tls_trust *trust, bool insecure,
+	struct tls **out, struct errmsg *msg);
 /* After every SSL made from it. */
 void tls_free(struct tls *t);
 struct leaf_cache *tls_leaves(struct tls *t);

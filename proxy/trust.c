@@ -220,7 +220,28 @@ static void trust_add_text(struct trust_reader *rd, const char *path, struct sli
 		log_warn("trust", "%s: holds no PEM certificate", path);
 }
 
-static void trust_read_file(struct trust_reader *rd, const char *path, const struct stat *st)
+/* pread: the descriptor, and with it the position, may be shared with the worker before us. */
+static int trust_read_text(int fd, struct strbuf *text)
+{
+	char chunk[16384];
+	off_t at = 0;
+	ssize_t n;
+
+	for (;;) {
+		n = pread(fd, chunk, sizeof(chunk), at);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : 0;
+		strbuf_add(text, slice_make(chunk, (size_t)n));
+		if (text->full)
+			return E_LIMIT;
+		at += n;
+	}
+}
+
+static void trust_read_file(
+	struct trust_reader *rd, int fd, const char *path, const struct stat *st)
 {
 	/* Together in one array, since a struct of the two could have padding. */
 	uint64_t file[2] = {st->st_dev, st->st_ino};
@@ -233,7 +254,7 @@ static void trust_read_file(struct trust_reader *rd, const char *path, const str
 		return;
 	map_put(rd->seen, key, rd);
 	strbuf_init(&text, TRUST_FILE_MAX);
-	ret = strbuf_read_file(&text, path);
+	ret = trust_read_text(fd, &text);
 	if (ret < 0)
 		log_warn("trust", "%s: %s", path, err_text(ret));
 	else
@@ -241,50 +262,67 @@ static void trust_read_file(struct trust_reader *rd, const char *path, const str
 	strbuf_fini(&text);
 }
 
-static void trust_read_entry(struct trust_reader *rd, const char *dir, const char *name)
+static void trust_read_entry(struct trust_reader *rd, int dir_fd, const char *dir, const char *name)
 {
 	char path[TRUST_PATH_MAX];
 	struct stat st;
-	int n = snprintf(path, sizeof(path), "%s/%s", dir, name);
+	int fd;
 
-	if (n < 0 || (size_t)n >= sizeof(path))
-		return;
-	if (stat(path, &st) < 0)
+	(void)snprintf(path, sizeof(path), "%s/%s", dir, name);
+	/* Looked at before it is opened: opening a device may have effects. */
+	if (fstatat(dir_fd, name, &st, 0) < 0) {
 		log_warn("trust", "%s: %s", path, err_text(-errno));
-	else if (S_ISREG(st.st_mode))
-		trust_read_file(rd, path, &st);
+		return;
+	}
+	if (!S_ISREG(st.st_mode))
+		return;
+	fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	if (fd < 0) {
+		log_warn("trust", "%s: %s", path, err_text(-errno));
+		return;
+	}
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+		trust_read_file(rd, fd, path, &st);
+	(void)close(fd);
 }
 
-static int trust_read_dir(struct trust_reader *rd, const char *dir)
+static int trust_read_dir(struct trust_reader *rd, int dir_fd, const char *name)
 {
-	char bundle[TRUST_PATH_MAX];
-	DIR *d = opendir(dir);
 	const struct dirent *e;
-	int n;
+	DIR *d = NULL;
+	int fd = fcntl(dir_fd, F_DUPFD_CLOEXEC, 0);
 
-	if (!d)
-		return -errno;
-	n = snprintf(bundle, sizeof(bundle), "%s/" TRUST_BUNDLE, dir);
-	if (n > 0 && (size_t)n < sizeof(bundle) && access(bundle, F_OK) == 0)
-		trust_read_entry(rd, dir, TRUST_BUNDLE);
+	if (fd >= 0)
+		d = fdopendir(fd);
+	if (!d) {
+		int ret = -errno;
+
+		if (fd >= 0)
+			(void)close(fd);
+		return ret;
+	}
+	if (faccessat(dir_fd, TRUST_BUNDLE, F_OK, 0) == 0)
+		trust_read_entry(rd, dir_fd, name, TRUST_BUNDLE);
+	/* A copy shares the position, and the worker before us has read to the end. */
+	rewinddir(d);
 	while ((e = readdir(d)))
-		trust_read_entry(rd, dir, e->d_name);
+		trust_read_entry(rd, dir_fd, name, e->d_name);
 	(void)closedir(d);
 	return 0;
 }
 
-static int trust_read(struct trust_reader *rd, const char *path)
+static int trust_read(struct trust_reader *rd, int fd, const char *name)
 {
 	struct stat st;
 
-	if (stat(path, &st) < 0)
+	if (fstat(fd, &st) < 0)
 		return -errno;
 	if (S_ISDIR(st.st_mode))
-		return trust_read_dir(rd, path);
+		return trust_read_dir(rd, fd, name);
 	/* Anything else could block for ever. */
 	if (!S_ISREG(st.st_mode))
 		return -EINVAL;
-	trust_read_file(rd, path, &st);
+	trust_read_file(rd, fd, name, &st);
 	return 0;
 }
 
@@ -300,7 +338,7 @@ static bool trust_make_store(struct trust *t)
 	return lookup && X509_LOOKUP_set_method_data(lookup, t);
 }
 
-int trust_new(const char *path, struct trust **out, struct errmsg *msg)
+int trust_new_fd(int fd, const char *name, struct trust **out, struct errmsg *msg)
 {
 	struct trust *t = xcalloc(1, sizeof(*t));
 	struct trust_reader rd = {.trust = t};
@@ -312,24 +350,36 @@ int trust_new(const char *path, struct trust **out, struct errmsg *msg)
 		ret = errmsg_set(msg, E_TLS, "cannot make a certificate store");
 		goto out;
 	}
-	ret = trust_read(&rd, path);
+	ret = trust_read(&rd, fd, name);
 	if (ret < 0) {
-		ret = errmsg_set(msg, ret, "%s: %s", path, err_text(ret));
+		ret = errmsg_set(msg, ret, "%s: %s", name, err_text(ret));
 		goto out;
 	}
 	if (!t->n_roots) {
 		ret = errmsg_set(
-			msg, E_CERT, "%s: holds no certificate to verify origins with", path);
+			msg, E_CERT, "%s: holds no certificate to verify origins with", name);
 		goto out;
 	}
 	if (rd.full)
-		log_warn("trust", "%s: only the first %d certificates are used", path,
+		log_warn("trust", "%s: only the first %d certificates are used", name,
 			TRUST_ROOTS_MAX);
 	*out = t;
 	t = NULL;
 out:
 	map_free(rd.seen);
 	trust_free(t);
+	return ret;
+}
+
+int trust_new(const char *path, struct trust **out, struct errmsg *msg)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	int ret;
+
+	if (fd < 0)
+		return errmsg_set(msg, -errno, "%s: %s", path, err_text(-errno));
+	ret = trust_new_fd(fd, path, out, msg);
+	(void)close(fd);
 	return ret;
 }
 

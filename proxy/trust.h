@@ -14,6 +14,10 @@ struct trust;
  * every other regular file; what was seen already is skipped. A problem of one file is a warning
  * in the log; no certificate at all is an error that names the path. */
 CHECKED int trust_new(const char *path, struct trust **out, struct errmsg *msg);
+/* The same from a descriptor, so that whoever has opened it decides who may read: a file needs no
+ * right of ours, the files of a directory do. fd stays the caller's, a file's position is left
+ * alone. name: of what fd has open, for messages. */
+CHECKED int trust_new_fd(int fd, const char *name, struct trust **out, struct errmsg *msg);
 /* After every SSL that verifies against the store. */
 void trust_free(struct trust *t);
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <ftw.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "base/arena.h"
 #include "base/log.h"
@@ -424,6 +425,67 @@ static void test_roots_past_the_ceiling_are_left_out_with_a_warning(void **state
 	OPENSSL_free(der);
 }
 
+/* In a child that has given up root's rights for good: the number of roots, or 255 for an error. */
+static int count_without_rights(int fd)
+{
+	struct trust *t = NULL;
+	int status;
+	pid_t pid = fork();
+
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		if (setgid(65534) < 0 || setuid(65534) < 0 || access(path, R_OK) == 0)
+			_exit(254);
+		if (trust_new_fd(fd, "roots", &t, NULL) < 0)
+			_exit(255);
+		_exit((int)trust_count(t));
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	return WEXITSTATUS(status);
+}
+
+/* The supervisor opens as root, and each worker reads what it opened, from the start. */
+static void test_file_that_only_root_may_read_serves_every_worker(void **state)
+{
+	int fd;
+
+	if (geteuid() != 0)
+		skip();
+	pki_write(in_dir("root.pem"), (struct pki_cert[]){a, b}, 2);
+	assert_int_equal(chmod(path, 0600), 0);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(count_without_rights(fd), 2);
+	assert_int_equal(count_without_rights(fd), 2);
+	assert_true(logged_nothing());
+	close(fd);
+}
+
+static void test_directory_gives_what_the_worker_may_read_and_names_the_rest(void **state)
+{
+	int fd;
+
+	if (geteuid() != 0)
+		skip();
+	assert_int_equal(chmod(dir, 0755), 0);
+	pki_write(in_dir("open.pem"), &b, 1);
+	assert_int_equal(chmod(path, 0644), 0);
+	pki_write(in_dir("closed.pem"), &a, 1);
+	assert_int_equal(chmod(path, 0600), 0);
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(count_without_rights(fd), 1);
+	assert_true(logged("roots/closed.pem: "));
+	assert_false(logged("open.pem"));
+	assert_int_equal(count_without_rights(fd), 1);
+	/* none is readable: said so */
+	assert_int_equal(unlink(in_dir("open.pem")), 0);
+	in_dir("closed.pem");
+	assert_int_equal(count_without_rights(fd), 255);
+	close(fd);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, fresh, drop)
@@ -442,6 +504,8 @@ int main(void)
 		T(test_nothing_usable_is_an_error_that_names_the_path),
 		T(test_file_at_the_limit_is_read_and_one_byte_more_is_not),
 		T(test_roots_past_the_ceiling_are_left_out_with_a_warning),
+		T(test_file_that_only_root_may_read_serves_every_worker),
+		T(test_directory_gives_what_the_worker_may_read_and_names_the_rest),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);

@@ -1,0 +1,41 @@
+/* Settings to the proxy's configuration. Before it: settings_load; after it: proxy_configure, or
+ * the steps of `egressctl policy check`. */
+#include "control/settings_proxy.h"
+
+static enum proxy_intercept settings_proxy_intercept(enum intercept i)
+{
+	switch (i) {
+	case INTERCEPT_ALL:
+		return PROXY_INTERCEPT_ALL;
+	case INTERCEPT_BOUND:
+		return PROXY_INTERCEPT_BOUND;
+	case INTERCEPT_OFF:
+		break;
+	}
+	return PROXY_INTERCEPT_OFF;
+}
+
+struct proxy_config settings_proxy_config(const struct settings *s)
+{
+	struct proxy_config c = {
+		.policy = s->policy,
+		.read_only = s->read_only,
+		.git_fetch = s->read_only_git_fetch,
+		.write_hosts = s->write_hosts,
+		.pass_through = s->pass_through,
+		.private_names = &s->private_names,
+		.intercept = settings_proxy_intercept(s->intercept),
+		.n_extra_ports = s->n_extra_ports,
+		.head_timeout_ms = s->head_timeout_ms,
+		.handshake_timeout_ms = s->handshake_timeout_ms,
+		.client_idle_ms = s->client_idle_ms,
+		.connect_timeout_ms = s->connect_timeout_ms,
+		.first_byte_ms = s->first_byte_ms,
+		.stream_idle_ms = s->stream_idle_ms,
+		.upstream_idle_ms = s->upstream_idle_ms,
+		.max_connections = s->max_connections,
+	};
+
+	memcpy(c.extra_ports, s->extra_ports, sizeof(s->extra_ports));
+	return c;
+}
