@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "proxy/h1.h"
 #include "proxy/intercept.h"
+#include "proxy/reply.h"
 #include "proxy/rewrite.h"
 
 /* The proxy's view of one question. `px` only lends its configuration to intercept. */
@@ -226,43 +227,12 @@ int policy_verdict_find(const struct proxy_config *c, const struct policy_questi
 	return ret;
 }
 
-static void remedy_rule(const struct authority *t, struct strbuf *out)
-{
-	strbuf_printf(out, "a rule `action: allow, target: %s` before every rule that denies it",
-		t->name);
-}
-
 bool policy_verdict_remedy(const struct policy_answer *a, struct strbuf *out)
 {
-	const struct authority *t = &a->target;
+	const char *remedy = reply_remedy(a->reason);
 
-	switch ((int)a->reason) {
-	case REASON_HOST_NOT_LISTED:
-	case REASON_ADDRESS_NOT_LISTED:
-	case REASON_DENIED:
-		remedy_rule(t, out);
-		return true;
-	case REASON_ADDRESS_REFUSED:
-		strbuf_str(out, "an IP or CIDR rule that allows the address");
-		return true;
-	case REASON_PORT_NOT_ALLOWED:
-		strbuf_printf(out, "a rule that allows %s and lists port %u", t->name, t->port);
-		return true;
-	case REASON_METHOD_NOT_READ:
-	case REASON_READ_WITH_CONTENT:
-	case REASON_READ_WITH_UPGRADE:
-	case REASON_METHOD_OVERRIDE:
-	case REASON_CANNOT_INSPECT:
-		strbuf_printf(out, "%s among the write hosts (AGENTIC_WRITE_HOSTS, write_hosts)",
-			t->name);
-		return true;
-	case REASON_REBINDING_WRITE:
-		strbuf_printf(out,
-			"%s itself among the write hosts, or under private_names with a CIDR rule "
-			"that allows the address",
-			t->name);
-		return true;
-	default:
+	if (!remedy)
 		return false;
-	}
+	strbuf_str(out, remedy);
+	return true;
 }

@@ -43,5 +43,5 @@ struct policy_answer {
 CHECKED int policy_verdict_find(const struct proxy_config *c, const struct policy_question *q,
 	struct policy_answer *out, struct errmsg *msg);
 
-/* What an operator can change so that it is allowed; false if nothing but the request can. */
+/* What would allow it, in the words of the proxy's own answer; false if nothing would. */
 bool policy_verdict_remedy(const struct policy_answer *a, struct strbuf *out);

@@ -13,8 +13,7 @@
 #define BY_ADDRESS "an IP or CIDR rule for the address in the policy would allow it"
 #define BY_WRITE_HOST "naming the host in AGENTIC_WRITE_HOSTS would allow it"
 
-/* What would allow it. NULL: nothing, the request itself has to be another. */
-static const char *const reply_remedy[REASON_MAX] = {
+static const char *const reply_remedies[REASON_MAX] = {
 	[REASON_HOST_NOT_LISTED] = BY_RULE,
 	[REASON_DENIED] = BY_RULE,
 	[REASON_ADDRESS_NOT_LISTED] = BY_ADDRESS,
@@ -29,6 +28,11 @@ static const char *const reply_remedy[REASON_MAX] = {
 				   "with a CIDR rule, would allow it",
 	[REASON_NAME_MISMATCH] = "use one name in CONNECT, SNI and Host",
 };
+
+const char *reply_remedy(enum reason r)
+{
+	return reply_remedies[r];
+}
 
 /* What the status line says: the refusals' phrase is part of the contract. */
 static struct slice reply_phrase(int status)
@@ -57,7 +61,7 @@ static struct slice reply_phrase(int status)
 
 static void reply_sentence(const struct exchange *ex, struct strbuf *b)
 {
-	const char *remedy = reply_remedy[ex->reason];
+	const char *remedy = reply_remedy(ex->reason);
 
 	if (ex->target.name_len > 0) {
 		if (ex->method.len > 0 && ex->method.len <= H1_METHOD_MAX)

@@ -8,3 +8,7 @@
  * audit line first, so that X-Egress-Decision names it. The exchange is over afterwards (ops->end).
  */
 void reply_send(struct exchange *ex);
+
+/* What would allow what was refused for this reason, as our answers and `egressctl policy check`
+ * say it. NULL: nothing, the request itself has to be another. */
+const char *reply_remedy(enum reason r);
