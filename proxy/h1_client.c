@@ -486,6 +486,9 @@ void h1_client_run(struct h1_client *h)
 		session_free(s, REASON_CLIENT_CLOSED);
 		return;
 	}
+	/* a client that announced content and sends none has no byte to start the limit with */
+	if (h->state == H1_CLIENT_BODY && s->deadline.at_ms == 0 && h1_client_wants(h))
+		h1_client_limit(h, s->px->config.stream_idle_ms);
 	/* while a response is under way reading stays on, which costs nothing until the client
 	 * sends */
 	if (h1_client_wants(h))
