@@ -679,9 +679,12 @@ go_build()
 case_go_get()
 {
 	need_tool go && need_origins && egress_need || return
-	wait_for 150 test -s "$WORK/go/status"
+	wait_for 170 test -s "$WORK/go/status"
+	[ "$(cat "$WORK/go/status")" != 124 ] || skip 'this machine is too slow to build it' || return
 	[ -x "$WORK/go/get" ] || fail "go build: $(cat "$WORK/go/status" "$WORK/go/log")" || return
 	client_good "$WORK/go/get" && language_want
+	# It has words in it that look like a sanitizer's.
+	rm "$WORK/go/get"
 }
 
 if [ "${1-}" != --list ] && [[ " ${*:-go-get} " = *' go-get '* ]] && command -v go >/dev/null; then
