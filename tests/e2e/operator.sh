@@ -5,14 +5,13 @@
 # shellcheck source=tests/e2e/bed.sh
 . "$(dirname "$0")/bed.sh"
 
-CASES=(help version wrong_option check_good check_example check_bad address_in_use
+CASES=(help version wrong_option check_good check_example check_bad check_warns address_in_use
 	no_state_directory no_default_state_directory audit_not_writable audit_in_use no_roots
-	bad_roots mode_not_in_this_version root_worker_has_no_rights unprivileged
-	audit_to_stdout audit_moved_away audit_rotates egressctl_tail
-	reload_narrows_and_widens reload_lets_exchanges_end reload_cuts_tunnels
-	reload_between_connect_and_bytes bad_reload_keeps_policy
-	reload_storm worker_killed worker_killed_after_unread_edit stop_ends_exchanges
-	supervisor_killed run_script)
+	bad_roots mode_not_in_this_version ca_key_is_kept listens_on_ipv6
+	root_worker_has_no_rights unprivileged audit_to_stdout audit_moved_away audit_rotates
+	egressctl_tail reload_narrows_and_widens reload_lets_exchanges_end reload_cuts_tunnels
+	reload_between_connect_and_bytes bad_reload_keeps_policy reload_storm worker_killed
+	worker_killed_after_unread_edit stop_ends_exchanges supervisor_killed run_script)
 
 WORK=${EGRESS_TMP-}/operator
 [ "${1-}" = --list ] || mkdir -p "$WORK"
@@ -155,6 +154,39 @@ case_check_bad()
 		want_match "$ERR" 'missing.yaml' 'message without a file'
 }
 
+# check_warns_row MESSAGE VAR=VALUE...: MESSAGE empty: nothing is said
+check_warns_row()
+{
+	local message=$1
+
+	shift
+	plain OPENSANDBOX_EGRESS_MODE=proxy \
+		'OPENSANDBOX_EGRESS_RULES={"egress":[{"action":"allow","target":"a.test"}]}' "$@" \
+		-- --check
+	want "$STATUS" 0 "exit code with $*" || return
+	if [ -n "$message" ]; then
+		want_match "$ERR" " warn .*$message" "$*"
+	else
+		want "$ERR" '' "stderr with $*"
+	fi
+}
+
+case_check_warns()
+{
+	: >"$WORK/empty.json"
+	echo '{"egress":7}' >"$WORK/invalid.json"
+	check_warns_row OPENSANDBOX_EGRESS_NEWS OPENSANDBOX_EGRESS_NEWS=1 &&
+		check_warns_row '' EGRESS_SERVICE_HOST=10.0.0.1 EGRESS_SERVICE_PORT=80 \
+			EGRESS_PORT_80_TCP=tcp://10.0.0.1:80 EGRESS_PORT=tcp://10.0.0.1:80 &&
+		check_warns_row 'b.test' AGENTIC_WRITE_HOSTS=a.test,b.test &&
+		check_warns_row 'read.only' AGENTIC_WRITE_HOSTS=a.test EGRESS_READ_ONLY=off &&
+		check_warns_row OPENSANDBOX_EGRESS_HTTP_ADDR OPENSANDBOX_EGRESS_HTTP_ADDR=:18080 &&
+		check_warns_row '' OPENSANDBOX_EGRESS_POLICY_FILE="$WORK/missing.json" &&
+		check_warns_row empty.json OPENSANDBOX_EGRESS_POLICY_FILE="$WORK/empty.json" &&
+		check_warns_row invalid.json OPENSANDBOX_EGRESS_POLICY_FILE="$WORK/invalid.json" &&
+		check_warns_row '' AGENTIC_WRITE_HOSTS=a.test
+}
+
 # --- starts that cannot succeed ---
 
 # start_fails MESSAGE SETTINGS...
@@ -234,6 +266,32 @@ case_bad_roots()
 case_mode_not_in_this_version()
 {
 	start_fails 'OPENSANDBOX_EGRESS_MODE' "${NO_BED[@]}" OPENSANDBOX_EGRESS_MODE=dns+nft
+}
+
+# --- starts that do ---
+
+case_ca_key_is_kept()
+{
+	local key=$WORK/ca-key.pem first
+
+	rm -f "$key"
+	egress_start "${NO_BED[@]}" EGRESS_CA_KEY="$key" || fail 'no start' || return
+	want "$(stat -c %a "$key")" 600 'mode of the key' || return
+	first=$(cat "$EG_CA")
+	egress_start "${NO_BED[@]}" EGRESS_CA_KEY="$key" || fail 'no second start' || return
+	want "$(cat "$EG_CA")" "$first" 'the certificate of the second start' || return
+	egress_start "${NO_BED[@]}" || fail 'no third start' || return
+	[ "$(cat "$EG_CA")" != "$first" ] || fail 'a CA of its own is the same' || return
+	chmod 640 "$key"
+	start_fails "EGRESS_CA_KEY.*ca-key.pem.*0?600" "${NO_BED[@]}" EGRESS_CA_KEY="$key"
+}
+
+case_listens_on_ipv6()
+{
+	need_origins && egress_need || return
+	[ -e /proc/net/if_inet6 ] && grep -q ' lo$' /proc/net/if_inet6 || skip 'no IPv6' || return
+	want "$(curl -sS -x "http://[::1]:$EG_PORT" http://read.test/hello.txt)" \
+		'hello from read' content
 }
 
 # --- rights ---
