@@ -309,7 +309,7 @@ nginx_conf()
 {
 	local name
 	local BED_PASS="proxy_pass http://unix:$BED/origin.sock:; proxy_http_version 1.1;
-		proxy_request_buffering off; proxy_buffering off; client_max_body_size 0;
+		proxy_request_buffering off; proxy_buffering off;
 		proxy_set_header Host \$host; proxy_read_timeout 60s;"
 
 	# Without types each file is octets; wget -r follows links only in HTML.
@@ -326,7 +326,7 @@ nginx_conf()
 			client_body_temp_path $BED/nginx-body; proxy_temp_path $BED/nginx-proxy;
 			fastcgi_temp_path $BED/nginx-f; uwsgi_temp_path $BED/nginx-u;
 			scgi_temp_path $BED/nginx-s;
-			keepalive_timeout 65; sendfile on; tcp_nopush on;
+			keepalive_timeout 65; client_max_body_size 0; sendfile on; tcp_nopush on;
 			server {
 				listen unix:$BED/status.sock; access_log off;
 				location / { stub_status; }

@@ -7,12 +7,12 @@
 
 CASES=(curl_http curl_https curl_head curl_range curl_http10 curl_not_modified curl_keep_alive
 	curl_proxytunnel_http curl_big_download curl_events curl_upload_refused
-	curl_chunked_upload_refused curl_expect_refused curl_upload_write_host
-	curl_chunked_upload_write_host curl_expect_write_host curl_host_not_listed
-	curl_bad_certificate wget_http wget_https wget_recursive wget_post_refused
-	git_clone_write_host git_push_write_host git_clone_read_host_refused
-	git_clone_read_host_as_fetch git_push_read_host_refused npm_install pip_download node_https
-	python_urllib python_requests java_client cargo_fetch go_get)
+	curl_chunked_upload_refused curl_upload_arrives_without_rule curl_expect_refused
+	curl_upload_write_host curl_chunked_upload_write_host curl_expect_write_host
+	curl_host_not_listed curl_bad_certificate wget_http wget_https wget_recursive
+	wget_post_refused git_clone_write_host git_push_write_host git_clone_read_host_refused
+	git_clone_read_host_as_fetch git_push_read_host_refused npm_install pip_download
+	node_https python_urllib python_requests java_client cargo_fetch go_get)
 
 WORK=${EGRESS_TMP-}/clients
 [ "${1-}" = --list ] || mkdir -p "$WORK"
@@ -185,6 +185,18 @@ case_curl_chunked_upload_refused()
 	before=$(origin_accepts)
 	client curl -sSi -T - -H 'Expect:' https://read.test/up <"$WORK/upload"
 	refused "$before" && audit_want 'write blocked method_not_read PUT https://read.test/up 403'
+}
+
+# The same attempts, to show that nothing but the rule stops them.
+case_curl_upload_arrives_without_rule()
+{
+	need_origins && egress_need AGENTIC_WRITE_HOSTS= EGRESS_READ_ONLY=off || return
+	upload_make
+	client curl -sS -o /dev/null --data-binary "@$WORK/upload" -H 'Expect:' http://read.test/up
+	client curl -sS -o /dev/null -T - -H 'Expect:' https://read.test/up <"$WORK/upload"
+	origin_want read 'POST http://read.test/up 405' 'PUT https://read.test/up 405' &&
+		audit_want 'write allowed allowed POST http://read.test/up 405' \
+			'write allowed allowed PUT https://read.test/up 405'
 }
 
 case_curl_expect_refused()

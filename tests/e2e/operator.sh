@@ -499,6 +499,16 @@ case_reload_lets_exchanges_end()
 			'read blocked host_not_listed GET https://read.test/hello.txt 403'
 }
 
+TUNNELS=()
+
+# A stop would wait 8 s for those that are still open.
+tunnels_close()
+{
+	kill "${TUNNELS[@]}" 2>/dev/null
+	wait "${TUNNELS[@]}" 2>/dev/null
+	TUNNELS=()
+}
+
 # tunnel_open NAME HOST: CONNECT HOST:443, then silence. The files NAME.open and NAME.closed tell.
 tunnel_open()
 {
@@ -517,7 +527,7 @@ tunnel_open()
 		with open(name + ".closed", "w") as file:
 		    file.write(end)
 	TEXT
-	BED_PIDS+=("$!")
+	TUNNELS+=("$!")
 	wait_for 5 test -s "$WORK/$1.open" || fail "no tunnel to $2"
 }
 
@@ -535,7 +545,8 @@ case_reload_cuts_tunnels()
 	wait_for 1 test -s "$WORK/cut.closed" || fail 'the tunnel goes on' || return
 	want "$(egress_worker)" "$worker" 'the worker' &&
 		want "$(find "$WORK" -name kept.closed)" '' 'tunnels that were cut besides' &&
-		audit_want 'tunnel failed policy_changed CONNECT model.test:443 null'
+		audit_want 'tunnel failed policy_changed CONNECT model.test:443 null' || return
+	tunnels_close
 }
 
 # CONNECT was judged by rule 8 of a policy that has no rule now.
