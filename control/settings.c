@@ -270,10 +270,13 @@ static void settings_warn_together(const struct settings_run *run)
 		settings_warn(run, "write hosts have no effect: the read-only rule is off");
 	if (s->upstream_insecure)
 		settings_warn(run, "origins are not verified (upstream_insecure)");
-	if (s->intercept == INTERCEPT_BOUND)
+	if (s->intercept == INTERCEPT_BOUND && !s->vault_file)
 		settings_warn(run,
-			"intercept is bound, and this version has no bindings: TLS is "
+			"intercept is bound, and without a vault there are no bindings: TLS is "
 			"never decrypted");
+	if (s->intercept == INTERCEPT_OFF && s->vault_file)
+		settings_warn(run,
+			"intercept is off: keys of the vault go out in plain HTTP only, if at all");
 	if (netaddr_class(&s->proxy_addr) != ADDR_LOOPBACK)
 		settings_warn(run,
 			"proxy_addr is not a loopback address: other hosts may use the "
@@ -351,6 +354,7 @@ void settings_free(struct settings *s)
 	free(s->upstream_trust);
 	free(s->audit_file);
 	free(s->sandbox_id);
+	free(s->vault_file);
 	free(s);
 }
 

@@ -11,6 +11,7 @@
 
 enum egress_mode { MODE_PROXY, MODE_DNS, MODE_DNS_NFT };
 enum intercept { INTERCEPT_ALL, INTERCEPT_BOUND, INTERCEPT_OFF };
+enum placeholders { PLACEHOLDERS_DENY, PLACEHOLDERS_STRIP, PLACEHOLDERS_PASS };
 
 /* Owned strings; NULL where nothing was set and there is no default. */
 struct settings {
@@ -39,6 +40,13 @@ struct settings {
 	char *audit_file;
 	uint64_t audit_max_bytes; /* rotation */
 	char *sandbox_id;
+	char *vault_file;
+	bool unbound_writes; /* allowed */
+	enum placeholders placeholders;
+	bool http_bindings;
+	bool body_surface;
+	bool require_scoped_match;
+	bool require_locked_memory;
 	enum log_level log_level;
 	/* proxy limits, each with its default beside its reason in settings.c */
 	uint32_t head_timeout_ms; /* a whole request head: 408 */

@@ -175,6 +175,41 @@ static int setting_sandbox_id(struct settings_run *run, struct slice text)
 	return 0;
 }
 
+static int setting_vault(struct settings_run *run, struct slice text)
+{
+	return setting_path(run, text, &run->s->vault_file);
+}
+
+static int setting_unbound_writes(struct settings_run *run, struct slice text)
+{
+	return settings_text_unbound_writes(text, &run->s->unbound_writes, run->msg);
+}
+
+static int setting_placeholders(struct settings_run *run, struct slice text)
+{
+	return settings_text_placeholders(text, &run->s->placeholders, run->msg);
+}
+
+static int setting_http_bindings(struct settings_run *run, struct slice text)
+{
+	return settings_text_bool(text, &run->s->http_bindings, run->msg);
+}
+
+static int setting_body_surface(struct settings_run *run, struct slice text)
+{
+	return settings_text_bool(text, &run->s->body_surface, run->msg);
+}
+
+static int setting_scoped_match(struct settings_run *run, struct slice text)
+{
+	return settings_text_bool(text, &run->s->require_scoped_match, run->msg);
+}
+
+static int setting_locked_memory(struct settings_run *run, struct slice text)
+{
+	return settings_text_bool(text, &run->s->require_locked_memory, run->msg);
+}
+
 static int setting_log_level(struct settings_run *run, struct slice text)
 {
 	return settings_text_log_level(text, &run->s->log_level, run->msg);
@@ -221,6 +256,13 @@ static const struct {
 	/* 64 MiB: about 150,000 lines, read in a second by the audit tools. */
 	[SETTING_AUDIT_MAX_BYTES] = {setting_audit_max_bytes, 0, true},
 	[SETTING_SANDBOX_ID] = {setting_sandbox_id, 0, false},
+	[SETTING_VAULT] = {setting_vault, 0, false},
+	[SETTING_UNBOUND_WRITES] = {setting_unbound_writes, 0, true},
+	[SETTING_PLACEHOLDERS] = {setting_placeholders, 0, true},
+	[SETTING_HTTP_BINDINGS] = {setting_http_bindings, 0, true},
+	[SETTING_BODY_SURFACE] = {setting_body_surface, 0, true},
+	[SETTING_REQUIRE_SCOPED_MATCH] = {setting_scoped_match, 0, true},
+	[SETTING_REQUIRE_LOCKED_MEMORY] = {setting_locked_memory, 0, true},
 	[SETTING_LOG_LEVEL] = {setting_log_level, 0, true},
 	/* 30 s: a slow line still sends 64 KiB of head; a slow attacker holds a socket no longer.
 	 */

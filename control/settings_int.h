@@ -77,6 +77,28 @@ enum setting_kind {
 		"size at which the audit file is rotated (`FILE.1` to `FILE.5` are kept)")        \
 	X(SANDBOX_ID, KIND_TEXT, "sandbox_id", "OPENSANDBOX_EGRESS_SANDBOX_ID", "empty",          \
 		"`sandbox` in each audit line")                                                   \
+	X(VAULT, KIND_TEXT, "vault", "EGRESS_VAULT_FILE", "none",                                 \
+		"YAML or JSON file with credentials and bindings, in the shape of `POST "         \
+		"/credential-vault`; only its owner may read it. Read at start, on SIGHUP and "   \
+		"when it changes")                                                                \
+	X(UNBOUND_WRITES, KIND_TEXT, "unbound_writes", "EGRESS_UNBOUND_WRITES", "deny",           \
+		"writes to a write host that has bindings, where none matches, under the "        \
+		"read-only rule: `deny` or `allow`")                                              \
+	X(PLACEHOLDERS, KIND_TEXT, "placeholders", "EGRESS_PLACEHOLDERS", "deny",                 \
+		"a placeholder in target or fields towards a host where nothing binds it: "       \
+		"`deny` (403), `strip` (it is taken out) or `pass`")                              \
+	X(HTTP_BINDINGS, KIND_TEXT, "http_bindings", "EGRESS_HTTP_BINDINGS", "off",               \
+		"bindings may have scheme `http`: their keys can be read on the way")             \
+	X(BODY_SURFACE, KIND_TEXT, "body_surface", "EGRESS_BODY_SURFACE", "off",                  \
+		"under the read-only rule, bindings of write hosts may substitute anywhere in "   \
+		"a body, not only in a named slot")                                               \
+	X(REQUIRE_SCOPED_MATCH, KIND_TEXT, "require_scoped_match",                                \
+		"OPENSANDBOX_EGRESS_CREDENTIAL_VAULT_REQUIRE_SCOPED_MATCH", "off",                \
+		"bindings must name methods and paths, and no path may be `/*`")                  \
+	X(REQUIRE_LOCKED_MEMORY, KIND_TEXT, "require_locked_memory",                              \
+		"EGRESS_REQUIRE_LOCKED_MEMORY", "off",                                            \
+		"a vault is refused where its memory cannot be locked (RLIMIT_MEMLOCK of 8 MiB "  \
+		"is enough)")                                                                     \
 	X(LOG_LEVEL, KIND_TEXT, "log_level", "OPENSANDBOX_EGRESS_LOG_LEVEL", "info",              \
 		"`debug`, `info`, `warn`, `error`")                                               \
 	X(HEAD_TIMEOUT, KIND_TEXT, "head_timeout", "EGRESS_HEAD_TIMEOUT", "30s",                  \
@@ -175,6 +197,8 @@ CHECKED int settings_text_addr(
 	struct slice s, struct netaddr *addr, uint16_t *port, struct errmsg *msg);
 CHECKED int settings_text_mode(struct slice s, enum egress_mode *out, struct errmsg *msg);
 CHECKED int settings_text_intercept(struct slice s, enum intercept *out, struct errmsg *msg);
+CHECKED int settings_text_unbound_writes(struct slice s, bool *allow, struct errmsg *msg);
+CHECKED int settings_text_placeholders(struct slice s, enum placeholders *out, struct errmsg *msg);
 CHECKED int settings_text_log_level(struct slice s, enum log_level *out, struct errmsg *msg);
 CHECKED int settings_text_private_names(
 	struct slice s, struct private_names *out, struct errmsg *msg);
@@ -188,6 +212,7 @@ char *settings_text_dup(struct slice s);
 bool settings_text_item(struct slice *rest, struct slice *item);
 const char *settings_mode_text(enum egress_mode mode);
 const char *settings_intercept_text(enum intercept i);
+const char *settings_placeholders_text(enum placeholders p);
 const char *settings_log_level_text(enum log_level level);
 
 /* settings_decode.c: the text of one setting, or the default of the table, into run->s. */

@@ -103,6 +103,17 @@ static void settings_print_lists(const struct settings *s, struct strbuf *out)
 	strbuf_str(out, "]\n");
 }
 
+static void settings_print_vault(const struct settings *s, struct strbuf *out)
+{
+	settings_print_line(out, "vault", s->vault_file);
+	settings_print_line(out, "unbound_writes", s->unbound_writes ? "allow" : "deny");
+	settings_print_line(out, "placeholders", settings_placeholders_text(s->placeholders));
+	settings_print_bool(out, "http_bindings", s->http_bindings);
+	settings_print_bool(out, "body_surface", s->body_surface);
+	settings_print_bool(out, "require_scoped_match", s->require_scoped_match);
+	settings_print_bool(out, "require_locked_memory", s->require_locked_memory);
+}
+
 void settings_print(const struct settings *s, struct strbuf *out)
 {
 	size_t i;
@@ -134,6 +145,7 @@ void settings_print(const struct settings *s, struct strbuf *out)
 		settings_print_text(out, s->audit_file);
 	strbuf_printf(out, "]\naudit_max_bytes: %llu\n", (unsigned long long)s->audit_max_bytes);
 	settings_print_line(out, "sandbox_id", s->sandbox_id);
+	settings_print_vault(s, out);
 	settings_print_line(out, "log_level", settings_log_level_text(s->log_level));
 	settings_print_duration(out, "head_timeout", s->head_timeout_ms);
 	settings_print_duration(out, "handshake_timeout", s->handshake_timeout_ms);

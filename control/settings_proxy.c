@@ -15,6 +15,19 @@ static enum proxy_intercept settings_proxy_intercept(enum intercept i)
 	return PROXY_INTERCEPT_OFF;
 }
 
+static enum proxy_placeholders settings_proxy_placeholders(enum placeholders p)
+{
+	switch (p) {
+	case PLACEHOLDERS_DENY:
+		break;
+	case PLACEHOLDERS_STRIP:
+		return PROXY_PLACEHOLDERS_STRIP;
+	case PLACEHOLDERS_PASS:
+		return PROXY_PLACEHOLDERS_PASS;
+	}
+	return PROXY_PLACEHOLDERS_DENY;
+}
+
 struct proxy_config settings_proxy_config(const struct settings *s)
 {
 	struct proxy_config c = {
@@ -25,6 +38,8 @@ struct proxy_config settings_proxy_config(const struct settings *s)
 		.pass_through = s->pass_through,
 		.private_names = &s->private_names,
 		.intercept = settings_proxy_intercept(s->intercept),
+		.placeholders = settings_proxy_placeholders(s->placeholders),
+		.unbound_writes = s->unbound_writes,
 		.n_extra_ports = s->n_extra_ports,
 		.head_timeout_ms = s->head_timeout_ms,
 		.handshake_timeout_ms = s->handshake_timeout_ms,

@@ -175,6 +175,31 @@ int settings_text_intercept(struct slice s, enum intercept *out, struct errmsg *
 	return settings_text_fail(s, "all, bound or off", msg);
 }
 
+int settings_text_unbound_writes(struct slice s, bool *allow, struct errmsg *msg)
+{
+	s = slice_strip(s);
+	*allow = slice_ieq(s, SLICE("allow"));
+	if (*allow || slice_ieq(s, SLICE("deny")))
+		return 0;
+	return settings_text_fail(s, "deny or allow", msg);
+}
+
+int settings_text_placeholders(struct slice s, enum placeholders *out, struct errmsg *msg)
+{
+	static const enum placeholders all[] = {
+		PLACEHOLDERS_DENY, PLACEHOLDERS_STRIP, PLACEHOLDERS_PASS};
+	size_t i;
+
+	s = slice_strip(s);
+	for (i = 0; i < ARRAY_LEN(all); i++) {
+		if (slice_ieq(s, slice_str(settings_placeholders_text(all[i])))) {
+			*out = all[i];
+			return 0;
+		}
+	}
+	return settings_text_fail(s, "deny, strip or pass", msg);
+}
+
 int settings_text_log_level(struct slice s, enum log_level *out, struct errmsg *msg)
 {
 	static const struct {
@@ -313,6 +338,19 @@ const char *settings_intercept_text(enum intercept i)
 		return "bound";
 	case INTERCEPT_OFF:
 		return "off";
+	}
+	return "unknown";
+}
+
+const char *settings_placeholders_text(enum placeholders p)
+{
+	switch (p) {
+	case PLACEHOLDERS_DENY:
+		return "deny";
+	case PLACEHOLDERS_STRIP:
+		return "strip";
+	case PLACEHOLDERS_PASS:
+		return "pass";
 	}
 	return "unknown";
 }

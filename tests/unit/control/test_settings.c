@@ -48,15 +48,26 @@ static const struct {
 	{"OPENSANDBOX_EGRESS_UPSTREAM_PROXY_X=1", "UPSTREAM_PROXY_X: not supported"},
 	{"OPENSANDBOX_EGRESS_PROFILE=fast-sandbox", "would weaken"},
 	/* not in this version */
-	{"EGRESS_VAULT_FILE=/v", "EGRESS_VAULT_FILE: not supported by this version"},
 	{"EGRESS_POLICY_CEILING_FILE=", "not supported by this version"},
 	{"EGRESS_INBOUND_PORTS=80", "not supported by this version"},
 	{"EGRESS_REQUIRE_PASS=1", "not supported by this version"},
 	{"EGRESS_REQUIRE_RAW_GUARD=1", "not supported by this version"},
-	{"EGRESS_REQUIRE_LOCKED_MEMORY=1", "not supported by this version"},
-	{"EGRESS_UNBOUND_WRITES=deny", "not supported by this version"},
 	{"OPENSANDBOX_URL=http://o.test", "not supported by this version"},
 	{"OPENSANDBOX_API_KEY_FILE=/k", "not supported by this version"},
+	/* the vault */
+	{"EGRESS_VAULT_FILE=", "EGRESS_VAULT_FILE: empty: expected a value or unset"},
+	{"EGRESS_VAULT_FILE=/v/", "EGRESS_VAULT_FILE: \"/v/\": expected the path of a file"},
+	{"EGRESS_VAULT=/v", "EGRESS_VAULT: unknown variable"},
+	{"EGRESS_UNBOUND_WRITES=on", "\"on\": expected deny or allow"},
+	{"EGRESS_UNBOUND_WRITES=", "EGRESS_UNBOUND_WRITES: empty"},
+	{"EGRESS_UNBOUND_WRITE=allow", "expected EGRESS_UNBOUND_WRITES or unset"},
+	{"EGRESS_PLACEHOLDERS=off", "\"off\": expected deny, strip or pass"},
+	{"EGRESS_PLACEHOLDER=pass", "expected EGRESS_PLACEHOLDERS or unset"},
+	{"EGRESS_HTTP_BINDINGS=http", "EGRESS_HTTP_BINDINGS: \"http\": expected on or off"},
+	{"EGRESS_BODY_SURFACE=2", "EGRESS_BODY_SURFACE: \"2\": expected on or off"},
+	{"EGRESS_REQUIRE_LOCKED_MEMORY=maybe", "expected on or off"},
+	{"OPENSANDBOX_EGRESS_CREDENTIAL_VAULT_REQUIRE_SCOPED_MATCH=maybe",
+		"REQUIRE_SCOPED_MATCH: \"maybe\": expected on or off"},
 	/* values */
 	{"EGRESS_READ_ONLY=maybe", "EGRESS_READ_ONLY: \"maybe\": expected on or off"},
 	{"EGRESS_READ_ONLY=", "EGRESS_READ_ONLY: empty: expected a value or unset"},
@@ -134,11 +145,12 @@ static void test_wrong_files_are_refused_at_their_line(void **state)
 		{"read_only: true\nwrite_host: [a.test]\n",
 			"egress.yaml:2: unknown key \"write_host\": expected a known one like "
 			"write_hosts"},
-		{"\nvault: x\n", "egress.yaml:2: vault: not supported by this version"},
+		{"\nvault: x/\n", "egress.yaml:2: \"x/\": expected the path of a file"},
 		{"lifecycle: {}\n", "egress.yaml:1: lifecycle: not supported"},
 		{"policy_ceiling: x\n", "egress.yaml:1: policy_ceiling: not supported"},
 		{"inbound_ports: [1]\n", "egress.yaml:1: inbound_ports: not supported"},
-		{"unbound_writes: allow\n", "egress.yaml:1: unbound_writes: not supported"},
+		{"unbound_writes: off\n", "egress.yaml:1: \"off\": expected deny or allow"},
+		{"placeholders: {}\n", "egress.yaml:1: placeholders: not a plain value"},
 		{"write_hosts:\n  - a.test\n  - 'http://b.test'\n", "egress.yaml:1: "},
 		{"read_only: [true]\n", "egress.yaml:1: read_only: not a plain value"},
 		{"read_only:\n", "egress.yaml:1: read_only: empty"},
@@ -220,6 +232,12 @@ static void test_what_is_accepted_warns_where_it_should(void **state)
 		{"EGRESS_AUDIT=./a, stdout", NULL},
 		{"EGRESS_PRIVATE_NAMES=", NULL},
 		{"EGRESS_INTERCEPT=bound", "no bindings"},
+		{"EGRESS_VAULT_FILE=/v", NULL},
+		{"EGRESS_UNBOUND_WRITES=Allow", NULL},
+		{"EGRESS_PLACEHOLDERS=Strip", NULL},
+		{"EGRESS_HTTP_BINDINGS=yes", NULL},
+		{"OPENSANDBOX_EGRESS_CREDENTIAL_VAULT_REQUIRE_SCOPED_MATCH=1", NULL},
+		{"OPENSANDBOX_EGRESS_CREDENTIAL_VAULT_REQUIRE_SCOPED_MATCH=", NULL},
 		{"EGRESS_PROXY_ADDR=0.0.0.0:1", "not a loopback address"},
 		{"OPENSANDBOX_EGRESS_MITMPROXY_SSL_INSECURE=on", "origins are not verified"},
 	};
@@ -388,6 +406,84 @@ static void test_first_of_two_variables_with_one_name_counts(void **state)
 	settings_free(s);
 }
 
+/* Each setting of the vault is off or strict until it is set, in either source. */
+static void test_vault_settings_reach_their_places(void **state)
+{
+	static const struct {
+		const char *yaml;
+		const char *env;
+		size_t place;
+		size_t len;
+		unsigned before;
+		unsigned after;
+	} rows[] = {
+#define BOOL(yaml, env, field) \
+	{yaml, env, offsetof(struct settings, field), sizeof(bool), false, true}
+#define PLACE(yaml, env, after)                                                                \
+	{                                                                                      \
+		yaml, env, offsetof(struct settings, placeholders), sizeof(enum placeholders), \
+			PLACEHOLDERS_DENY, after                                               \
+	}
+		BOOL("unbound_writes: allow\n", "EGRESS_UNBOUND_WRITES=allow", unbound_writes),
+		BOOL("http_bindings: on\n", "EGRESS_HTTP_BINDINGS=1", http_bindings),
+		BOOL("body_surface: true\n", "EGRESS_BODY_SURFACE=on", body_surface),
+		BOOL("require_scoped_match: on\n",
+			"OPENSANDBOX_EGRESS_CREDENTIAL_VAULT_REQUIRE_SCOPED_MATCH=true",
+			require_scoped_match),
+		BOOL("require_locked_memory: yes\n", "EGRESS_REQUIRE_LOCKED_MEMORY=1",
+			require_locked_memory),
+		PLACE("placeholders: strip\n", "EGRESS_PLACEHOLDERS=strip", PLACEHOLDERS_STRIP),
+		PLACE("placeholders: pass\n", "EGRESS_PLACEHOLDERS=pass", PLACEHOLDERS_PASS),
+#undef BOOL
+#undef PLACE
+	};
+	size_t i;
+	int from;
+
+	for (i = 0; i < ARRAY_LEN(rows); i++) {
+		for (from = 0; from < 3; from++) {
+			struct load l = {.yaml = from == 1 ? rows[i].yaml : NULL,
+				.env = {from == 2 ? rows[i].env : NULL}};
+			struct settings *s = must_load(&l);
+			unsigned value = 0;
+
+			memcpy(&value, (char *)s + rows[i].place, rows[i].len);
+			if (value != (from ? rows[i].after : rows[i].before))
+				fail_msg("%s source %d: %u", rows[i].env, from, value);
+			settings_free(s);
+		}
+	}
+}
+
+static void test_vault_file_is_kept_as_it_was_written(void **state)
+{
+	struct load l = {.yaml = "vault: /a/v.yaml\n"};
+	struct settings *s = must_load(&l);
+
+	assert_string_equal(s->vault_file, "/a/v.yaml");
+	settings_free(s);
+	l.env[0] = "EGRESS_VAULT_FILE=v.json";
+	s = must_load(&l);
+	assert_string_equal(s->vault_file, "v.json");
+	settings_free(s);
+}
+
+static void test_interception_that_leaves_the_vault_without_work_warns(void **state)
+{
+	struct load l = {.env = {"EGRESS_INTERCEPT=bound", "EGRESS_VAULT_FILE=/v"}};
+	struct outcome o;
+
+	load_env(&l, false, false, &o);
+	assert_int_equal(o.ret, 0);
+	assert_string_equal(o.log, "");
+	settings_free(o.s);
+	l.env[0] = "EGRESS_INTERCEPT=off";
+	load_env(&l, false, false, &o);
+	assert_int_equal(o.ret, 0);
+	assert_non_null(strstr(o.log, "intercept is off: keys of the vault"));
+	settings_free(o.s);
+}
+
 static void test_defaults_are_those_of_the_table(void **state)
 {
 	struct load l = {.env = {NULL}};
@@ -413,6 +509,7 @@ static void test_defaults_are_those_of_the_table(void **state)
 	assert_int_equal(s->upstream_idle_ms, 30000);
 	assert_int_equal(s->max_connections, 0);
 	assert_null(s->ca_key);
+	assert_null(s->vault_file);
 	assert_null(s->policy_file);
 	settings_free(s);
 }
@@ -431,6 +528,9 @@ int main(void)
 		cmocka_unit_test(test_no_resolver_at_all_is_refused),
 		cmocka_unit_test(test_sandbox_id_is_bounded),
 		cmocka_unit_test(test_first_of_two_variables_with_one_name_counts),
+		cmocka_unit_test(test_vault_settings_reach_their_places),
+		cmocka_unit_test(test_vault_file_is_kept_as_it_was_written),
+		cmocka_unit_test(test_interception_that_leaves_the_vault_without_work_warns),
 		cmocka_unit_test(test_defaults_are_those_of_the_table),
 	};
 

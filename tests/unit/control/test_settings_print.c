@@ -32,6 +32,13 @@ static void test_printed_settings_can_be_read_back(void **state)
 				   "audit: [stdout, /a/b]\n"
 				   "audit_max_bytes: 1MiB\n"
 				   "sandbox_id: 007\n"
+				   "vault: /v.yaml\n"
+				   "unbound_writes: allow\n"
+				   "placeholders: strip\n"
+				   "http_bindings: on\n"
+				   "body_surface: on\n"
+				   "require_scoped_match: on\n"
+				   "require_locked_memory: on\n"
 				   "log_level: error\n"
 				   "head_timeout: 2h\n"
 				   "max_connections: 5\n";
@@ -58,6 +65,9 @@ static void test_printed_settings_can_be_read_back(void **state)
 	assert_non_null(strstr(l.yaml, "proxy_addr: \"[::1]:9\"\n"));
 	assert_non_null(strstr(l.yaml, "intercept: \"off\"\n"));
 	assert_non_null(strstr(l.yaml, "dns_timeout: 1500ms\n"));
+	assert_non_null(strstr(l.yaml, "vault: \"/v.yaml\"\nunbound_writes: \"allow\"\n"));
+	assert_non_null(strstr(l.yaml, "placeholders: \"strip\"\nhttp_bindings: true\n"));
+	assert_non_null(strstr(l.yaml, "require_locked_memory: true\n"));
 	assert_non_null(strstr(l.yaml, "head_timeout: 2h\n"));
 	strbuf_fini(&first);
 	strbuf_fini(&second);
@@ -65,7 +75,8 @@ static void test_printed_settings_can_be_read_back(void **state)
 
 static void test_every_setting_with_a_key_is_printed(void **state)
 {
-	struct load l = {.env = {"EGRESS_CA_KEY=/k", "OPENSANDBOX_EGRESS_SANDBOX_ID=s"}};
+	struct load l = {.env = {"EGRESS_CA_KEY=/k", "OPENSANDBOX_EGRESS_SANDBOX_ID=s",
+				 "EGRESS_VAULT_FILE=/v"}};
 	struct settings *s = must_load(&l);
 	struct strbuf text;
 	char line[64];
