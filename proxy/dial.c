@@ -235,6 +235,10 @@ static void dial_next(struct dial *d)
 		d->result.addr = *a;
 		d->result.has_addr = true;
 		err = dial_connect(d, a);
+		if (err == EMFILE || err == ENFILE) {
+			dial_finish(d, REASON_OVERLOADED, NULL);
+			return;
+		}
 		if (err == 0) {
 			dial_move(d, DIAL_CONNECT);
 			d->deadline.at_ms = d->until_ms;

@@ -2,7 +2,6 @@
 #include "proxy/listener.h"
 
 #include <errno.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,7 +15,6 @@
 
 #define LISTENER_PAUSE_MS 100   /* until descriptors are tried again */
 #define LISTENER_ACCEPTS_MAX 64 /* of one event: those that are served already wait meanwhile */
-#define LISTENER_FD_RESERVE 64  /* for files, the loop, resolvers */
 
 struct listener {
 	struct proxy *px;
@@ -48,16 +46,9 @@ static void listener_pause(struct listener *l, const char *why)
 /* A session needs two descriptors, its own and its origin's. */
 static size_t listener_limit(const struct proxy *px)
 {
-	struct rlimit r;
-	size_t limit;
-
 	if (px->config.max_connections > 0)
 		return px->config.max_connections;
-	if (getrlimit(RLIMIT_NOFILE, &r) < 0 || r.rlim_cur == RLIM_INFINITY)
-		return SIZE_MAX;
-	limit = r.rlim_cur > LISTENER_FD_RESERVE ? (size_t)(r.rlim_cur - LISTENER_FD_RESERVE) / 2
-						 : 1;
-	return limit > 0 ? limit : 1;
+	return px->descriptors >= 2 ? px->descriptors / 2 : 1;
 }
 
 static void on_listener_readable(evutil_socket_t fd, short what, void *arg)

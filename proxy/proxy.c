@@ -1,6 +1,7 @@
 /* The proxy as a whole: what hangs together at its start, its configuration, its end. */
 #include "proxy/proxy.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -9,6 +10,17 @@
 #include "proxy/listener.h"
 #include "proxy/session.h"
 #include "proxy/upstream.h"
+
+#define PROXY_FD_RESERVE 64 /* for files, the loop, resolvers, and those that are being accepted */
+
+static size_t proxy_descriptors(void)
+{
+	struct rlimit r;
+
+	if (getrlimit(RLIMIT_NOFILE, &r) < 0 || r.rlim_cur == RLIM_INFINITY)
+		return SIZE_MAX;
+	return r.rlim_cur > PROXY_FD_RESERVE ? (size_t)r.rlim_cur - PROXY_FD_RESERVE : 0;
+}
 
 int proxy_new(struct event_base *base, struct tls *tls, struct resolver *resolver,
 	struct audit *audit, struct secmem *secmem, struct proxy **out)
@@ -26,6 +38,7 @@ int proxy_new(struct event_base *base, struct tls *tls, struct resolver *resolve
 	px->audit = audit;
 	px->secmem = secmem;
 	px->diag_fd = client_uid_open();
+	px->descriptors = proxy_descriptors();
 	px->pool = map_new(0, free);
 	TAILQ_INIT(&px->sessions);
 	TAILQ_INIT(&px->upstreams);

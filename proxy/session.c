@@ -185,6 +185,7 @@ struct session *session_new(struct proxy *px, int fd, const struct sockaddr_stor
 	s->uid = client_uid_find(px->diag_fd, fd);
 	TAILQ_INSERT_TAIL(&px->sessions, s, link);
 	px->n_sessions++;
+	upstream_make_room(px);
 	s->deadline.at_ms = clock_mono_ms() + px->config.head_timeout_ms;
 	conn_want_read(&s->conn);
 	if (origdst) {

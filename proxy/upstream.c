@@ -98,6 +98,13 @@ static void upstream_evict(struct proxy *px)
 	}
 }
 
+void upstream_make_room(struct proxy *px)
+{
+	while (px->n_idle > 0 && (px->n_idle > UPSTREAM_IDLE_MAX ||
+					 2 * px->n_sessions + px->n_idle > px->descriptors))
+		upstream_evict(px);
+}
+
 void upstream_release(struct upstream *u)
 {
 	struct proxy *px = u->px;
@@ -127,8 +134,8 @@ void upstream_release(struct upstream *u)
 	TAILQ_INSERT_TAIL(&px->upstreams, u, link);
 	u->deadline.at_ms = clock_mono_ms() + px->config.upstream_idle_ms;
 	conn_want_read(&u->conn); /* a FIN, or bytes nobody asked for, end it */
-	if (++px->n_idle > UPSTREAM_IDLE_MAX)
-		upstream_evict(px);
+	px->n_idle++;
+	upstream_make_room(px);
 }
 
 void upstream_drop_idle(struct proxy *px)

@@ -50,6 +50,8 @@ struct upstream *upstream_new(struct proxy *px, const struct authority *target, 
 	struct dial *d, const struct netaddr *addr);
 /* Closes it. Its exchange is not told. */
 void upstream_free(struct upstream *u);
+/* Closes idle ones that hold descriptors which the sessions may need: after either has grown. */
+void upstream_make_room(struct proxy *px);
 /* Closes every idle one (the policy changed, or the proxy drains). */
 void upstream_drop_idle(struct proxy *px);
 
