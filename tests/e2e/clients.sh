@@ -192,11 +192,11 @@ case_curl_upload_arrives_without_rule()
 {
 	need_origins && egress_need AGENTIC_WRITE_HOSTS= EGRESS_READ_ONLY=off || return
 	upload_make
-	client curl -sS -o /dev/null --data-binary "@$WORK/upload" -H 'Expect:' http://read.test/up
-	client curl -sS -o /dev/null -T - -H 'Expect:' https://read.test/up <"$WORK/upload"
-	origin_want read 'POST http://read.test/up 405' 'PUT https://read.test/up 405' &&
-		audit_want 'write allowed allowed POST http://read.test/up 405' \
-			'write allowed allowed PUT https://read.test/up 405'
+	client curl -sS -o /dev/null --data-binary "@$WORK/upload" -H 'Expect:' http://read.test/hello.txt
+	client curl -sS -o /dev/null -T - -H 'Expect:' https://read.test/hello.txt <"$WORK/upload"
+	origin_want read 'POST http://read.test/hello.txt 405' 'PUT https://read.test/hello.txt 405' &&
+		audit_want 'write allowed allowed POST http://read.test/hello.txt 405' \
+			'write allowed allowed PUT https://read.test/hello.txt 405'
 }
 
 case_curl_expect_refused()
