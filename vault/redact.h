@@ -14,7 +14,8 @@
 
 struct redact_table;
 
-/* Collects forms (copied into mem), then compiles. E_FULL when mem has no room. */
+/* Collects forms (copied into mem), then compiles. E_FULL when mem has no room. Forms shorter than
+ * KEY_FORM_MIN are left out. A table that failed can only be freed. */
 struct redact_table *redact_table_new(struct secmem *mem);
 CHECKED int redact_table_add(struct redact_table *t, struct slice form);
 CHECKED int redact_table_compile(struct redact_table *t);
@@ -30,7 +31,8 @@ struct redact_stream {
 	const struct redact_table *table;
 	char *held; /* locked */
 	size_t held_len;
-	bool found; /* something was overwritten */
+	size_t covered; /* bytes of held, from its start, that a match which is passed on covers */
+	bool found;     /* something was overwritten */
 };
 
 CHECKED int redact_stream_init(struct redact_stream *s, const struct redact_table *t);
