@@ -394,6 +394,13 @@ void conn_pause(struct conn *c)
 	event_del(&c->read_event);
 }
 
+void conn_resume(struct conn *c)
+{
+	conn_want_read(c);
+	if (conn_buffered(c))
+		event_active(&c->read_event, EV_READ, 0);
+}
+
 void conn_want_connect(struct conn *c)
 {
 	c->connecting = true;

@@ -61,6 +61,8 @@ CHECKED int conn_handshake(struct conn *c);
 /* Calls ops->on_readable when there is something, until conn_pause. Asking again costs nothing. */
 void conn_want_read(struct conn *c);
 void conn_pause(struct conn *c);
+/* As conn_want_read, and calls ops->on_readable, later, for bytes that conn_buffered tells of. */
+void conn_resume(struct conn *c);
 /* Calls ops->on_drained once, when a connect() in progress is through or has failed. */
 void conn_want_connect(struct conn *c);
 

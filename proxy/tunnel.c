@@ -201,7 +201,8 @@ struct tunnel *tunnel_switch(
 	conn_write(&t->origin, to_origin);
 	ex->up += to_origin.len;
 	conn_flush(&t->origin);
-	conn_want_read(&s->conn);
-	conn_want_read(&t->origin);
+	/* either side may have sent more than its driver had read; no event tells of that */
+	conn_resume(&s->conn);
+	conn_resume(&t->origin);
 	return t;
 }
