@@ -167,6 +167,8 @@ static void on_h1_response_reset(void *driver)
 	exchange_free(h->ex);
 	h->ex = NULL;
 	h1_client_move(h, H1_CLIENT_OVER);
+	/* what came before the break is the client's; the line says so, too */
+	conn_flush(&h->session->conn);
 	/* cut, without close_notify or last chunk: the client must not take it for whole */
 	h->session->conn.error = h->session->conn.error ? h->session->conn.error : -ECONNRESET;
 	h1_client_next(h);
