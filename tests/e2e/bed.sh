@@ -51,6 +51,7 @@
 #   audit_lines        web lines since mark: `KIND VERDICT REASON METHOD URL STATUS`
 #   audit_want LINE... fails unless these lines, in any order, are all that came (waits 3 s)
 #   audit_have LINE... the same, but others may have come besides
+#   audit_count TEXT N   true if N lines hold TEXT, rotated files included
 #   audit_verify       fails unless the trail is whole
 
 set -uo pipefail
@@ -581,6 +582,11 @@ audit_have()
 		fail "audit lacks: $(comm -23 <(printf '%s\n' "$@" | sort) <(audit_lines | sort))" ||
 		return
 	sleep 0.2 # the others must not count for the next case
+}
+
+audit_count()
+{
+	[ "$(cat "$EG_AUDIT" "$EG_AUDIT".? 2>/dev/null | grep -c "$1")" -eq "$2" ]
 }
 
 audit_verify()
