@@ -332,7 +332,7 @@ int worker_main(int control_fd)
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
-	/* Outside the loop CONTROL_STOP says it, and a worker that is closing must not be killed. */
+	/* Outside the loop CONTROL_STOP says it; a worker that is closing must not be killed. */
 	signal(SIGTERM, SIG_IGN);
 	roles_init(&w.start.roles);
 	ret = worker_open(&w, &msg);
