@@ -275,16 +275,24 @@ int files_create_secret(const char *path, struct slice text, struct errmsg *msg)
 int files_open_secret(const char *path, int *fd, struct errmsg *msg)
 {
 	struct stat st;
+	int ret;
 
 	*fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (*fd < 0 && errno == ENOENT)
 		return -ENOENT;
 	if (*fd < 0)
 		return files_fail(msg, path, errno, "a readable file");
-	if (fstat(*fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & 077) == 0)
+	if (fstat(*fd, &st) < 0 || !S_ISREG(st.st_mode))
+		ret = errmsg_set(msg, -EPERM,
+			"%s: expected a regular file that only its owner can read (chmod 600)",
+			path);
+	else if (st.st_mode & 077)
+		ret = errmsg_set(msg, -EPERM,
+			"%s: mode %04o: expected a file that only its owner can read (chmod 600)",
+			path, (unsigned)st.st_mode & 07777);
+	else
 		return 0;
 	(void)close(*fd);
 	*fd = -1;
-	return errmsg_set(msg, -EPERM,
-		"%s: expected a regular file that only its owner can read (chmod 600)", path);
+	return ret;
 }

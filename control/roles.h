@@ -15,7 +15,9 @@
  *   AUDIT: the audit file, for reading and appending.
  *   TRUST: setting upstream_trust, opened for reading; a file or a directory.
  *   PROXY, PROXY_V6: listening TCP sockets, non-blocking; V6 is the [::1] beside 127.0.0.1.
- *   AREA_SECRET, AREA_PLAIN: the areas that outlive a worker (base/state.h, control/areas.h). */
+ *   VAULT: a vault document in memory (control/vault_feed.h), until a worker has taken it.
+ *   AREA_SECRET, AREA_VAULT, AREA_PLAIN: the areas that outlive a worker (base/state.h,
+ *     control/areas.h). */
 #define ROLE_TABLE(X)                       \
 	X(CONFIG, "configuration file")     \
 	X(POLICY_FILE, "policy file")       \
@@ -25,7 +27,9 @@
 	X(AUDIT, "audit file")              \
 	X(PROXY, "proxy listener")          \
 	X(PROXY_V6, "proxy listener, IPv6") \
+	X(VAULT, "vault")                   \
 	X(AREA_SECRET, "secret area")       \
+	X(AREA_VAULT, "vault area")         \
 	X(AREA_PLAIN, "plain area")
 
 enum role {
@@ -35,8 +39,13 @@ enum role {
 		ROLE_MAX
 };
 
-/* START  to the worker, first and once: every descriptor there is.
- * RELOAD to the worker, after SIGHUP: CONFIG, POLICY_FILE, HOSTS and AUDIT anew, those that exist.
+/* START  to the worker, first and once: every descriptor there is. A VAULT among them has not been
+ *        taken by any worker yet, and counts before what is kept in the vault area.
+ * RELOAD to the worker, after SIGHUP: CONFIG, POLICY_FILE, HOSTS, AUDIT and VAULT anew, those that
+ *        exist.
+ * VAULT  to the worker: VAULT anew, since its file has changed. From the worker, once for each
+ *        RELOAD or VAULT with a vault in it: it has been dealt with, taken or refused. READY says
+ *        the same of the one in START.
  * AUDIT  to the worker, the answer to ROTATE: AUDIT anew; without it, rotation failed and the file
  *        in use goes on.
  * STOP   to the worker: as SIGTERM. No new connections; end what is open; exit 0 within 8 s.
@@ -46,6 +55,7 @@ enum role {
 	X(START, "start")   \
 	X(RELOAD, "reload") \
 	X(AUDIT, "audit")   \
+	X(VAULT, "vault")   \
 	X(STOP, "stop")     \
 	X(READY, "ready")   \
 	X(ROTATE, "rotate")

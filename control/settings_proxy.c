@@ -2,6 +2,8 @@
  * the steps of `egressctl policy check`. */
 #include "control/settings_proxy.h"
 
+#include "vault/vault.h"
+
 static enum proxy_intercept settings_proxy_intercept(enum intercept i)
 {
 	switch (i) {
@@ -53,4 +55,17 @@ struct proxy_config settings_proxy_config(const struct settings *s)
 
 	memcpy(c.extra_ports, s->extra_ports, sizeof(s->extra_ports));
 	return c;
+}
+
+struct vault_rules settings_vault_rules(const struct settings *s)
+{
+	return (struct vault_rules){
+		.policy = s->policy,
+		.pass_through = s->pass_through,
+		.write_hosts = s->write_hosts,
+		.read_only = s->read_only,
+		.allow_body_surface = s->body_surface,
+		.allow_http = s->http_bindings,
+		.require_scoped_match = s->require_scoped_match,
+	};
 }

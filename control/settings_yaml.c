@@ -30,6 +30,7 @@ struct yaml_reader {
 	yaml_parser_t parser;
 	struct settings_yaml *doc;
 	const char *name;
+	bool secret; /* messages must not quote */
 	struct errmsg *msg;
 };
 
@@ -164,6 +165,8 @@ static int settings_yaml_key(
 	if (s.len == 0 || slice_find_char(s, '\0') < s.len)
 		return settings_yaml_fail(r, ev, "an empty or broken key", "a name");
 	if (json_object_getn(object, s.p, s.len)) {
+		if (r->secret)
+			return settings_yaml_fail(r, ev, "a key for the second time", "each once");
 		(void)snprintf(what, sizeof(what), "key \"%.*s\" for the second time",
 			(int)(s.len < 80 ? s.len : 80), s.p);
 		return settings_yaml_fail(r, ev, what, "each key once");
@@ -278,10 +281,8 @@ static int settings_yaml_top(struct yaml_reader *r, const yaml_event_t *ev, bool
 	}
 }
 
-int settings_yaml_decode(
-	struct slice text, const char *name, struct settings_yaml **out, struct errmsg *msg)
+static int settings_yaml_read(struct yaml_reader r, struct slice text, struct settings_yaml **out)
 {
-	struct yaml_reader r = {.name = name, .msg = msg};
 	yaml_event_t ev;
 	bool done = false;
 	int ret = 0;
@@ -308,6 +309,19 @@ int settings_yaml_decode(
 		r.doc->root = json_object();
 	*out = r.doc;
 	return 0;
+}
+
+int settings_yaml_decode(
+	struct slice text, const char *name, struct settings_yaml **out, struct errmsg *msg)
+{
+	return settings_yaml_read((struct yaml_reader){.name = name, .msg = msg}, text, out);
+}
+
+int settings_yaml_decode_secret(
+	struct slice text, const char *name, struct settings_yaml **out, struct errmsg *msg)
+{
+	return settings_yaml_read(
+		(struct yaml_reader){.name = name, .secret = true, .msg = msg}, text, out);
 }
 
 void settings_yaml_free(struct settings_yaml *y)

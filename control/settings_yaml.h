@@ -18,6 +18,9 @@ struct settings_yaml;
  * call. An empty text is an empty mapping; the root is always a mapping. */
 CHECKED int settings_yaml_decode(
 	struct slice text, const char *name, struct settings_yaml **out, struct errmsg *msg);
+/* The same of a text that may hold secrets: no message quotes any of it, a key neither. */
+CHECKED int settings_yaml_decode_secret(
+	struct slice text, const char *name, struct settings_yaml **out, struct errmsg *msg);
 void settings_yaml_free(struct settings_yaml *y);
 
 /* Borrowed, a JSON object. */

@@ -72,3 +72,20 @@ struct settings_source sources_settings(
 		.environ = env,
 	};
 }
+
+int sources_load(
+	const char *config_path, char *const *env, struct settings **out, struct errmsg *msg)
+{
+	struct settings_source src;
+	struct roles roles;
+	int ret;
+
+	*out = NULL;
+	ret = sources_open(config_path, env, false, &roles, msg);
+	if (ret < 0)
+		return ret;
+	src = sources_settings(&roles, config_path, env);
+	ret = settings_load(&src, out, msg);
+	roles_fini(&roles);
+	return ret;
+}

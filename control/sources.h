@@ -17,3 +17,7 @@ CHECKED int sources_open(
 /* For settings_load; borrows r. */
 struct settings_source sources_settings(
 	const struct roles *r, const char *config_path, char *const *env);
+
+/* All of it for a process that only asks: reads the texts, loads, closes. */
+CHECKED int sources_load(
+	const char *config_path, char *const *env, struct settings **out, struct errmsg *msg);

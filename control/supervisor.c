@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/proc.h"
+#include "control/areas.h"
 #include "control/ports.h"
 #include "control/supervisor_int.h"
 #include "control/worker.h"
@@ -114,6 +115,7 @@ static int supervisor_start_worker(struct supervisor *s)
 	(void)close(pair[1]);
 	s->control_fd = pair[0];
 	s->ready = false;
+	s->vault_sent = 0; /* START counts by READY */
 	/* The packet waits in the socket until the worker reads it. */
 	ret = control_send(s->control_fd, CONTROL_START, &s->roles);
 	if (ret < 0) {
@@ -157,6 +159,7 @@ static void supervisor_on_ready(struct supervisor *s)
 	s->ready = true;
 	s->ever_ready = true;
 	s->backoff_ms = SUPERVISOR_BACKOFF_MS;
+	supervisor_vault_ready(s);
 	ports_text(&set->proxy_addr, set->proxy_port, addr);
 	(void)snprintf(addr6, sizeof(addr6), " and [::1]:%u", (unsigned)set->proxy_port);
 	log_info("supervisor", "ready: worker %d listens on %s%s, CA certificate in %s",
@@ -198,6 +201,8 @@ static void supervisor_on_message(struct supervisor *s)
 		supervisor_on_ready(s);
 	} else if (ret == 0 && type == CONTROL_ROTATE) {
 		supervisor_on_rotate(s);
+	} else if (ret == 0 && type == CONTROL_VAULT && s->vault_sent > 0) {
+		supervisor_vault_taken(s);
 	} else {
 		log_error("supervisor", "worker %d: bad message: it is ended", (int)s->worker);
 		supervisor_close_control(s);
@@ -225,8 +230,22 @@ static void supervisor_on_hup(struct supervisor *s)
 			sent.fd[i] = -1; /* for the next worker */
 	}
 	roles_update(&s->roles, &fresh);
+	if (sent.fd[ROLE_VAULT] >= 0)
+		supervisor_vault_sent(s);
 	supervisor_tell(s, CONTROL_RELOAD, &sent);
 	log_info("supervisor", "reloaded");
+}
+
+static void supervisor_on_vault(struct supervisor *s)
+{
+	struct roles sent;
+
+	if (!supervisor_vault_look(s))
+		return;
+	roles_init(&sent);
+	sent.fd[ROLE_VAULT] = s->roles.fd[ROLE_VAULT];
+	supervisor_vault_sent(s);
+	supervisor_tell(s, CONTROL_VAULT, &sent);
 }
 
 static void supervisor_on_stop(struct supervisor *s)
@@ -252,14 +271,14 @@ static int supervisor_on_worker_end(struct supervisor *s, int status)
 
 	supervisor_close_control(s);
 	s->worker = 0;
-	if (s->stopping)
-		return -1;
 	if (WIFSIGNALED(status))
 		log_error("supervisor", "worker %d: ended by signal %d", (int)worker,
 			WTERMSIG(status));
-	else
+	else if (!s->stopping || WEXITSTATUS(status) != WORKER_EXIT_OK)
 		log_error("supervisor", "worker %d: ended with code %d", (int)worker,
 			WEXITSTATUS(status));
+	if (s->stopping)
+		return -1;
 	if (!s->ever_ready && WIFEXITED(status) && WEXITSTATUS(status) == WORKER_EXIT_SETTINGS)
 		return SUPERVISOR_EXIT_SETTINGS;
 	if (s->ready) {
@@ -311,11 +330,14 @@ static int supervisor_on_signal(struct supervisor *s)
 static int supervisor_timeout(const struct supervisor *s)
 {
 	uint64_t now = clock_mono_ms();
-	uint64_t due;
+	uint64_t due = s->stopping ? UINT64_MAX : supervisor_vault_due(s);
 
-	if (s->worker && !s->stopping)
+	if (!s->worker && s->restart_at < due)
+		due = s->restart_at;
+	if (s->worker && s->stopping)
+		due = s->kill_at;
+	if (due == UINT64_MAX)
 		return -1;
-	due = s->worker ? s->kill_at : s->restart_at;
 	return due > now ? (int)(due - now) : 0;
 }
 
@@ -334,6 +356,8 @@ static int supervisor_turn(struct supervisor *s)
 		supervisor_on_message(s);
 	if (fds[0].revents)
 		return supervisor_on_signal(s);
+	if (!s->stopping && clock_mono_ms() >= supervisor_vault_due(s))
+		supervisor_on_vault(s);
 	if (s->worker && s->stopping && clock_mono_ms() >= s->kill_at) {
 		log_warn("supervisor", "worker %d: does not stop: it is ended", (int)s->worker);
 		s->kill_at = UINT64_MAX >> 1;
@@ -368,6 +392,7 @@ int supervisor_run(const char *config_path, char *const *env)
 	ret = proc_harden(false, &msg);
 	if (ret == 0) {
 		(void)proc_raise_nofile();
+		area_raise_limit();
 		(void)signal(SIGPIPE, SIG_IGN);
 		supervisor_mask(&set);
 		(void)sigprocmask(SIG_BLOCK, &set, NULL);

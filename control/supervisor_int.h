@@ -7,6 +7,7 @@
 #include "base/strbuf.h"
 #include "control/roles.h"
 #include "control/settings.h"
+#include "control/vault_watch.h"
 
 struct supervisor {
 	const char *config_path; /* NULL: no file */
@@ -15,6 +16,12 @@ struct supervisor {
 	struct roles roles;        /* everything a worker gets */
 	struct strbuf ca_cert;     /* PEM, written again after SIGHUP */
 	bool own_cert_dir;         /* ca_cert_out is the default: its directory is made */
+
+	struct vault_watch *vault_watch; /* NULL: no vault file */
+	uint64_t vault_look;             /* how its files looked when they were read */
+	uint64_t vault_look_last;        /* and at the last look at them */
+	uint64_t vault_look_at;          /* clock_mono_ms of the next one */
+	unsigned vault_sent;             /* to this worker, and not dealt with yet */
 
 	int signal_fd;
 	int control_fd; /* -1: no worker, or it has closed its end */
@@ -37,3 +44,26 @@ void supervisor_fini(struct supervisor *s);
 CHECKED int supervisor_reload(struct supervisor *s, struct roles *fresh, struct errmsg *msg);
 /* The answer to ROTATE: s->roles has the new audit file. */
 CHECKED int supervisor_rotate(struct supervisor *s, struct errmsg *msg);
+
+/* supervisor_vault.c */
+
+/* Every two seconds: cheap, and soon enough for a key that was rotated. */
+#define SUPERVISOR_VAULT_MS 2000
+
+/* Reads the vault file of these settings, if they name one, into *fd (else -1), and watches what it
+ * was read from. The files of a failed read are watched too: they may be mended. */
+CHECKED int supervisor_vault_read(
+	struct supervisor *s, const struct settings *set, int *fd, struct errmsg *msg);
+/* A new document is on its way to the worker. */
+void supervisor_vault_sent(struct supervisor *s);
+/* The worker has dealt with one of those. */
+void supervisor_vault_taken(struct supervisor *s);
+/* The worker is ready, so it has dealt with the one that came with START. */
+void supervisor_vault_ready(struct supervisor *s);
+/* When supervisor_vault_look is due: clock_mono_ms, UINT64_MAX for never. */
+uint64_t supervisor_vault_due(const struct supervisor *s);
+/* True if the files have changed, have stayed so for one look, and could be read: s->roles has the
+ * document for the worker. A failure is logged. */
+bool supervisor_vault_look(struct supervisor *s);
+/* Refuses a vault whose area is not locked, where the settings ask for that. */
+CHECKED int supervisor_vault_locked(const struct supervisor *s, bool locked, struct errmsg *msg);

@@ -15,6 +15,7 @@
 #include "control/sources.h"
 #include "control/supervisor.h"
 #include "control/supervisor_int.h"
+#include "control/vault_feed.h"
 #include "proxy/ca.h"
 
 #define CA_PEM_MAX (64u << 10)
@@ -121,6 +122,17 @@ static int supervisor_store_ca(const struct ca *ca, int fd, struct errmsg *msg)
 	return 0;
 }
 
+/* The vault's area: locked if a worker can lock all that it needs. */
+static int supervisor_vault_area(struct supervisor *s, struct errmsg *msg)
+{
+	bool fits = area_lock_fits();
+	int ret = state_create("egress-vault", AREA_VAULT_LEN, fits, &s->roles.fd[ROLE_AREA_VAULT]);
+
+	if (ret < 0)
+		return errmsg_set(msg, ret, "areas: %s", err_text(ret));
+	return supervisor_vault_locked(s, fits && ret == 0, msg);
+}
+
 static int supervisor_areas(struct supervisor *s, const struct ca *ca, struct errmsg *msg)
 {
 	int ret;
@@ -134,6 +146,9 @@ static int supervisor_areas(struct supervisor *s, const struct ca *ca, struct er
 			"egress-plain", area_plain_len(), false, &s->roles.fd[ROLE_AREA_PLAIN]);
 	if (ret < 0)
 		return errmsg_set(msg, ret, "areas: %s", err_text(ret));
+	ret = supervisor_vault_area(s, msg);
+	if (ret < 0)
+		return ret;
 	return supervisor_store_ca(ca, s->roles.fd[ROLE_AREA_SECRET], msg);
 }
 
@@ -213,6 +228,8 @@ int supervisor_start(struct supervisor *s, struct errmsg *msg)
 	s->own_cert_dir = s->settings->ca_cert_default;
 	/* Listeners first: a second copy must not write its CA over the one in use. */
 	ret = supervisor_open_files(s, msg);
+	if (ret == 0)
+		ret = supervisor_vault_read(s, s->settings, &s->roles.fd[ROLE_VAULT], msg);
 	if (ret < 0)
 		return ret;
 	return supervisor_secrets(s, msg);
@@ -233,6 +250,7 @@ void supervisor_fini(struct supervisor *s)
 {
 	roles_fini(&s->roles);
 	strbuf_fini(&s->ca_cert);
+	vault_feed_watch_free(s->vault_watch);
 	settings_free(s->settings);
 	s->settings = NULL;
 	if (s->signal_fd >= 0)
@@ -275,6 +293,10 @@ int supervisor_reload(struct supervisor *s, struct roles *fresh, struct errmsg *
 	if (ret < 0)
 		goto fail;
 	ret = supervisor_reopen_audit(s, settings->audit_file, &fresh->fd[ROLE_AUDIT], msg);
+	if (ret < 0)
+		goto fail;
+	/* Last: once it is read it counts as read. */
+	ret = supervisor_vault_read(s, settings, &fresh->fd[ROLE_VAULT], msg);
 	if (ret < 0)
 		goto fail;
 	supervisor_warn_fixed(s->settings, settings);

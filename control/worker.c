@@ -211,6 +211,7 @@ static void on_worker_control(evutil_socket_t fd, short what, void *arg)
 	case CONTROL_STOP:
 		worker_stop(w);
 		break;
+	case CONTROL_VAULT:
 	case CONTROL_START:
 	case CONTROL_READY:
 	case CONTROL_ROTATE:

@@ -23,11 +23,13 @@ enum worker_exit { WORKER_EXIT_OK = 0, WORKER_EXIT_FAILED = 1, WORKER_EXIT_SETTI
 
 struct ca;
 
-/* What the START message brings, with both areas mapped. */
+/* What the START message brings, with the areas mapped. */
 struct worker_start {
 	struct roles roles;
 	uint8_t *secret; /* control/areas.h has the layout */
 	size_t secret_len;
+	uint8_t *vault;
+	size_t vault_len;
 	uint8_t *plain;
 	size_t plain_len;
 	struct settings_source source; /* for settings_load; borrows roles and the environment */

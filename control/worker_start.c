@@ -38,7 +38,9 @@ int worker_receive_start(int control_fd, struct worker_start *out, struct errmsg
 	enum control_type type;
 	int ret;
 
-	*out = (struct worker_start){.secret_len = AREA_SECRET_LEN, .plain_len = area_plain_len()};
+	*out = (struct worker_start){.secret_len = AREA_SECRET_LEN,
+		.vault_len = AREA_VAULT_LEN,
+		.plain_len = area_plain_len()};
 	ret = control_receive(control_fd, &type, &out->roles);
 	if (ret < 0)
 		return errmsg_set(msg, ret, "no start message: %s", err_text(ret));
@@ -48,6 +50,10 @@ int worker_receive_start(int control_fd, struct worker_start *out, struct errmsg
 	}
 	ret = worker_start_map(out->roles.fd[ROLE_AREA_SECRET], ROLE_AREA_SECRET, out->secret_len,
 		&out->secret, msg);
+	if (ret < 0)
+		goto fail;
+	ret = worker_start_map(
+		out->roles.fd[ROLE_AREA_VAULT], ROLE_AREA_VAULT, out->vault_len, &out->vault, msg);
 	if (ret < 0)
 		goto fail;
 	ret = worker_start_map(

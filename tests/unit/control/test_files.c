@@ -319,14 +319,18 @@ static void test_file_of_secrets_that_others_can_read_is_refused(void **state)
 
 	for (i = 0; i < ARRAY_LEN(rows); i++) {
 		struct errmsg msg = {""};
+		char mode[16];
 		int fd;
 
 		put(p->path, "key", rows[i].mode);
 		assert_int_equal(files_open_secret(p->path, &fd, &msg), rows[i].ret);
-		if (rows[i].ret < 0)
+		(void)snprintf(mode, sizeof(mode), "mode %04o: ", rows[i].mode);
+		if (rows[i].ret < 0) {
+			assert_non_null(strstr(msg.text, mode));
 			assert_non_null(strstr(msg.text, "chmod 600"));
-		else
+		} else {
 			(void)close(fd);
+		}
 		assert_int_equal(remove(p->path), 0);
 	}
 }

@@ -249,11 +249,12 @@ static void make_start(struct roles *r)
 {
 	roles_init(r);
 	assert_true(state_create("test", AREA_SECRET_LEN, false, &r->fd[ROLE_AREA_SECRET]) >= 0);
+	assert_true(state_create("test", AREA_VAULT_LEN, false, &r->fd[ROLE_AREA_VAULT]) >= 0);
 	assert_true(state_create("test", area_plain_len(), false, &r->fd[ROLE_AREA_PLAIN]) >= 0);
 	r->fd[ROLE_CONFIG] = open_null();
 }
 
-static void test_start_maps_both_areas_and_hands_out_the_ca(void **state)
+static void test_start_maps_the_areas_and_hands_out_the_ca(void **state)
 {
 	struct worker_start w;
 	struct errmsg msg = {""};
@@ -281,6 +282,8 @@ static void test_start_maps_both_areas_and_hands_out_the_ca(void **state)
 	assert_int_equal(worker_start_ca(&w, &got), 0);
 	assert_int_equal(X509_cmp(made->cert, got->cert), 0);
 	w.plain[w.plain_len - 1] = 1;
+	w.vault[w.vault_len - 1] = 1;
+	assert_int_equal(w.roles.fd[ROLE_VAULT], -1);
 	worker_start_fini(&w);
 	strbuf_fini(&blob);
 	ca_free(made);
@@ -317,7 +320,7 @@ static void test_update_changes_the_source_of_settings(void **state)
 
 static void test_start_that_lacks_something_is_refused(void **state)
 {
-	static const enum role needed[] = {ROLE_AREA_SECRET, ROLE_AREA_PLAIN};
+	static const enum role needed[] = {ROLE_AREA_SECRET, ROLE_AREA_VAULT, ROLE_AREA_PLAIN};
 	struct worker_start w;
 	struct errmsg msg;
 	struct roles sent;
@@ -355,6 +358,7 @@ static void test_start_that_lacks_something_is_refused(void **state)
 static void test_areas_hold_what_they_are_for(void **state)
 {
 	assert_true(state_cell_size(CA_BLOB_MAX) <= AREA_SECRET_CA_LEN);
+	assert_true(state_cell_size(AREA_VAULT_DOC_MAX) <= AREA_VAULT_LEN);
 	assert_true(state_cell_size(POLICY_DOC_MAX) <= AREA_PLAIN_POLICY_LEN);
 	assert_true(AREA_PLAIN_AUDIT + audit_area_size() <= area_plain_len());
 	assert_int_equal(AREA_PLAIN_AUDIT % AREA_PAGE, 0);
@@ -371,7 +375,7 @@ int main(void)
 		cmocka_unit_test(test_packet_of_another_shape_is_refused),
 		cmocka_unit_test(test_packet_that_is_too_long_is_refused),
 		cmocka_unit_test(test_update_replaces_what_is_new_and_keeps_the_rest),
-		cmocka_unit_test(test_start_maps_both_areas_and_hands_out_the_ca),
+		cmocka_unit_test(test_start_maps_the_areas_and_hands_out_the_ca),
 		cmocka_unit_test(test_update_changes_the_source_of_settings),
 		cmocka_unit_test(test_start_that_lacks_something_is_refused),
 		cmocka_unit_test(test_areas_hold_what_they_are_for),

@@ -1,0 +1,39 @@
+/* The worker's vault: its memory, its copy in the area that outlives the worker, and how a new
+ * document gets into both. Before it: the supervisor's messages; after it: the proxy, which asks
+ * the vault at each request. */
+#pragma once
+
+#include "base/secmem.h"
+#include "control/settings.h"
+
+struct audit;
+struct vault;
+
+struct worker_vault {
+	struct secmem *mem;
+	struct vault *vault; /* never NULL after worker_vault_init; empty at first */
+	uint8_t *area;       /* AREA_VAULT_LEN bytes, borrowed */
+};
+
+/* Makes the memory; one that cannot be locked is a warning. */
+CHECKED int worker_vault_init(struct worker_vault *v, uint8_t *area, struct errmsg *msg);
+/* After the proxy. */
+void worker_vault_fini(struct worker_vault *v);
+
+/* The content at the start of a worker: the document of fd (control/vault_feed.h) if there is one
+ * (fd >= 0) that no worker has taken, else what is kept in the area. A document that is refused is
+ * an error only where nothing is kept. */
+CHECKED int worker_vault_start(
+	struct worker_vault *v, int fd, const struct settings *s, struct errmsg *msg);
+/* Takes the document of fd: all of it or, on failure, nothing: then vault and area are as before.
+ * v->vault may be another one afterwards. fd stays the caller's. */
+CHECKED int worker_vault_take(
+	struct worker_vault *v, int fd, const struct settings *s, struct errmsg *msg);
+/* Wipes a document that nobody will take. fd stays the caller's. */
+void worker_vault_drop(int fd);
+/* After a change of settings without a new document: what is in force still fits, or, where there
+ * is no vault file any more, goes. */
+CHECKED int worker_vault_settings(
+	struct worker_vault *v, const struct settings *s, struct errmsg *msg);
+/* A line in log and audit trail about what is in force now. */
+void worker_vault_note(const struct worker_vault *v, struct audit *audit);
