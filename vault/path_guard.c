@@ -80,9 +80,10 @@ static bool path_guard_form_ok(struct slice path, enum path_guard_mode mode)
 
 	if (slice_find_char(path, '\\') < path.len)
 		return false;
-	while (rest.p)
+	do {
 		if (path_guard_is_dots(slice_cut(&rest, '/'), mode))
 			return false;
+	} while (rest.p);
 	switch (mode) {
 	case PATH_GUARD_WIDE:
 		return true;

@@ -99,8 +99,14 @@ const struct credential *vault_view_credential(const struct vault_view *view, st
 	return view_credential_find(view, name);
 }
 
+/* What a binding does with a credential, beside using it. */
+struct view_use {
+	bool in_header;
+	bool basic;
+};
+
 static int view_tie(struct vault_view *view, const struct binding *b, struct credential_use *use,
-	bool in_header, struct errmsg *msg)
+	struct view_use how, struct errmsg *msg)
 {
 	struct credential *c = view_credential_find(view, use->name);
 	char quoted[2][VAULT_QUOTE_MAX];
@@ -110,7 +116,8 @@ static int view_tie(struct vault_view *view, const struct binding *b, struct cre
 			"binding \"%s\" references unknown credential \"%s\"",
 			vault_quote(b->name, quoted[0]), vault_quote(use->name, quoted[1]));
 	c->used = true;
-	c->in_header |= in_header;
+	c->in_header |= how.in_header;
+	c->basic |= how.basic;
 	use->credential = c;
 	return 0;
 }
@@ -125,17 +132,18 @@ static bool view_substitutes_header(const struct substitution *s)
 
 static int view_tie_binding(struct vault_view *view, struct binding *b, struct errmsg *msg)
 {
+	const struct view_use header = {.in_header = true, .basic = b->auth == AUTH_BASIC};
+
 	for (size_t i = 0; i < b->n_headers; i++) {
-		int ret = view_tie(view, b, &b->headers[i].use, true, msg);
+		int ret = view_tie(view, b, &b->headers[i].use, header, msg);
 
 		if (ret < 0)
 			return ret;
-		if (b->auth == AUTH_BASIC)
-			view_credential_find(view, b->headers[i].use.name)->basic = true;
 	}
 	for (size_t i = 0; i < b->n_substitutions; i++) {
 		struct substitution *s = &b->substitutions[i];
-		int ret = view_tie(view, b, &s->use, view_substitutes_header(s), msg);
+		const struct view_use how = {.in_header = view_substitutes_header(s)};
+		int ret = view_tie(view, b, &s->use, how, msg);
 
 		if (ret < 0)
 			return ret;

@@ -16,7 +16,7 @@ MAY_INCLUDE = {
 }
 THIRD_PARTY = [
     (r"idn2\.h", "base/hostname"),
-    (r"jansson\.h", "policy/policy_json vault/vault_json control/ ctl/"),
+    (r"jansson\.h", "policy/policy_json vault/vault_json vault/vault_json_ control/ ctl/"),
     (r"event2/event(_struct)?\.h", "audit/sink nft/guard_client dns/ proxy/ control/ ctl/"),
     (r"event2/.*", "audit/sink nft/guard_client dns/ control/ ctl/"),
     (r"openssl/.*", "audit/ring proxy/"),
