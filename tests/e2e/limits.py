@@ -246,6 +246,45 @@ def limit_origin_sends_more_than_length(bed):
     want(len(bed.origins.since(mark)), 1, "connections for two good answers")
 
 
+def limit_origin_ends_tls_without_close_notify(bed):
+    """Whoever cuts the wire must not pass for the end of an answer without length."""
+    def route(notify):
+        def answer(peer, _):
+            peer.send(b"HTTP/1.1 200 OK\r\n\r\nhalf")
+            peer.cut = not notify
+            return False
+        return answer
+
+    bed.origins.routes.update({"/notify": route(True), "/torn": route(False)})
+    tiny(bed)
+    for path, whole in (("/notify", True), ("/torn", False)):
+        talk = bed.via("a.wild.test", get("a.wild.test", path, "https"))
+        want_in(b"half", talk.raw, f"{path}: content")
+        want(talk.statuses, [200] if whole else [], f"{path}: {talk}: complete answers")
+
+
+def limit_origin_silent_in_handshake(bed):
+    """Port 80 waits for HTTP and says nothing to a ClientHello."""
+    tiny(bed)
+    talk = bed.px(b"GET https://a.wild.test:80/x HTTP/1.1\r\nHost: a.wild.test:80\r\n\r\n")
+    want((talk.statuses, talk.finals[0].field("x-egress-reason")), ([504], "tls_timeout"),
+         f"{talk}")
+    want(0.9 <= talk.took <= 2, True, f"after {talk.took:.2f} s")
+    want_good(bed, "answers")
+
+
+def limit_kept_connections_keep_to_their_name(bed):
+    """Two names at one address never share a connection."""
+    tiny(bed)
+    mark = bed.origins.mark()
+    for _ in range(2):
+        for name in ("p1.wild.test", "p2.wild.test"):
+            want_ok(bed.px(get(name, "/x")), name)
+    got = [d for _, d in bed.origins.since(mark)]
+    want([(d.count(b"Host: p1."), d.count(b"Host: p2.")) for d in got], [(2, 0), (0, 2)],
+         "requests on each connection")
+
+
 def limit_origin_slow_body(bed):
     """`stream_idle` is for silence: a trickle passes, silence is cut."""
     tiny(bed)
@@ -372,6 +411,51 @@ def limit_origin_never_reads(bed):
     want_ok(talk, "upload")
     want(talk.finals[0].body, b"%d" % (256 << 20), "what the origin got")
     grew(e, before, FLAT, "origin that reads again")
+
+
+def limit_tunnel_client_never_reads(bed):
+    """The same in a tunnel; a write host's port 22, and bytes that are neither HTTP nor TLS."""
+    total, sent = 2 << 30, [0]
+    bed.origins.routes["/tunnel"] = flood(total, sent)
+    bed.origins.routes["/warm"] = flood(32 << 20, [0])
+    e = lean(bed)
+    for path, what in (("/warm", None), ("/tunnel", "client of a tunnel that does not read")):
+        with bed.connect("api.model.test:22") as s:
+            s.sendall(b"x %s HTTP/1.1\r\n\r\n" % path.encode())
+            if not what:
+                drain(s, 32 << 20)
+                continue
+            until(lambda: sent[0] > 0, "the origin begins")
+            before = e.memory()
+            held = settled(lambda: sent[0], "the origin")
+            grew(e, before, FLAT, what)
+            want(held < 64 << 20, True, f"the origin got rid of {held} bytes")
+            drain(s, held + (8 << 20))
+            want(sent[0] > held, True, "it goes on")
+
+
+def limit_tunnel_half_close(bed):
+    """An end in one direction passes on, the other direction stays open."""
+    def route(peer, _):
+        while peer.more():
+            pass
+        peer.send(b"after your end: %d" % len(peer.buf))
+        return False
+
+    bed.origins.routes["/half"] = route
+    bed.need("main")
+    mark = len(bed.egress.lines())
+    with bed.connect("api.model.test:22") as s:
+        s.sendall(b"x /half HTTP/1.1\r\n\r\n12345")
+        s.shutdown(socket.SHUT_WR)
+        s.settimeout(5)
+        got = b""
+        while part := s.recv(4096):
+            got += part
+    want(got, b"after your end: 5", "what came")
+    until(lambda: [x for x in bed.egress.lines()[mark:] if x["kind"] == "tunnel"], "a line")
+    line = [x for x in bed.egress.lines()[mark:] if x["kind"] == "tunnel"][-1]
+    want((line["verdict"], line["up"], line["down"]), ("allowed", 25, 17), f"{line}")
 
 
 # --- resolvers ---
