@@ -10,6 +10,7 @@ show that a recorder sees what the attack would have brought.
 import json
 import os
 import re
+import resource
 import shutil
 import socket
 import ssl
@@ -644,6 +645,9 @@ def main(scope, names_like=r"C\d+_"):
         for name in names:
             print(f"skip {name} {why}", flush=True)
         return 0
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65536), hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     top = tempfile.mkdtemp(prefix="cases-", dir=os.environ.get("EGRESS_TMP"))
     bed, bad = Bed(top), 1
     try:

@@ -209,6 +209,13 @@ def C65_host_field_never_overrides_connect(bed):
     bed.rows_run += 2
 
 
+def C65_connect_inside_a_connection_is_refused(bed):
+    inside = b"CONNECT read.test:443 HTTP/1.1\r\nHost: read.test:443\r\n\r\n"
+    bed.nothing([(how, lambda send=send, how=how: want_403(send(READ, inside), how))
+                 for how, send in (("plain", bed.plain), ("tls", bed.tls), ("via", bed.via),
+                                   ("tunnel80", bed.tunnel80))], [(inside,)])
+
+
 BROKEN_ADDRESSES = ["[fe80::1%25eth0]:80", "[fe80::1%eth0]:80", "2a0e:77::66:443", "[2a0e:77::10",
                     "[]:443", "[g::1]:443", "[::1]]:443", "[[::1]:443", "[::1]443", "[1::2::3]:443",
                     "[12345::]:443", "[10.77.0.2]:8081", "[::ffff:10.77.0.256]:8081",

@@ -246,6 +246,19 @@ def C50_a_port_of_its_own_is_another_authority(bed):
                           ("via", bed.via, get(h))) if h != "read.test:"])
 
 
+def C50_scheme_of_the_target_is_the_connections(bed):
+    def row(send, target, port):
+        want_400c(send(READ, get(READ, target), n=None), f"{target} on {port}")
+    bed.nothing([("plain", lambda: row(bed.plain, "https://read.test/", 80)),
+                 ("tls", lambda: row(bed.tls, "http://read.test/", 443)),
+                 ("via", lambda: row(bed.via, "http://read.test/", 443)),
+                 ("tunnel80", lambda: row(bed.tunnel80, "https://read.test/", 80))],
+                [(get(READ, "https://read.test/"),)])
+    for send, target in ((bed.plain, "http://read.test/"), (bed.tls, "https://read.test/")):
+        want_ok(send(READ, get(READ, target)), target)
+        bed.rows_run += 1
+
+
 def C50_https_target_goes_over_tls(bed):
     mark = bed.origins.mark()
     want_ok(bed.px(get(API, "https://api.model.test/v1/x")), "https target")
@@ -431,6 +444,17 @@ def C56_h2c_is_taken_out(bed):
     bed.control(get(READ, fields=H2C))
 
 
+def C56_h2c_beside_another_is_taken_out(bed):
+    mark = bed.origins.mark()
+    both = H2C.replace(b"h2c\r\n", b"h2c, foo, H2C, bar\r\n")
+    bed.rows([(how, lambda send=send, how=how: want_ok(send(), how))
+              for how, send in four(bed, API, get(API, fields=both))])
+    for _, data in bed.origins.since(mark):
+        for word in (b"h2c", b"http2-settings"):
+            want_out(word, data, "what arrived")
+        want_in(b"\r\nConnection: Upgrade\r\nUpgrade: foo, bar\r\n", data, "the others stay")
+
+
 def C56_upgrade_with_more_is_refused(bed):
     more = [get(READ, fields=H2C.replace(b"h2c", b"h2c, websocket")),
             get(READ, fields=H2C.replace(b"h2c\r\n", b"h2c\r\nUpgrade: websocket\r\n"))]
@@ -528,6 +552,7 @@ REAL = {
               .encode(), b"hi"),
     "same-length-twice": (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nhi",
                           b"hi"),
+    "alt-svc": (b"HTTP/1.1 200 OK\r\nAlt-Svc: h3=\":443\"\r\nContent-Length: 2\r\n\r\nhi", b"hi"),
     "early-hints": (b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + ok(b"hi"), b"hi"),
 }
 BROKEN = {
@@ -558,6 +583,7 @@ def C60_real_answers_pass(bed):
         final = final[9:] if final.startswith(b"HTTP/1.0") else final
         want([t.finals[-1].status if t.finals else t, t.finals[-1].body if t.finals else t],
              [int(final[:3]), body], f"{name}: {t}")
+        want_out(b"alt-svc", t.raw, "no way to HTTP/3 is shown")
         if name == "blanks":
             want(t.finals[-1].field("x-a"), "v", "value")
             want_in(b"X-A: v\r\n", t.raw, "trimmed")

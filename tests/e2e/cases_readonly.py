@@ -108,6 +108,15 @@ def C106_reads_with_content_are_refused_on_every_path(bed):
     bed.nothing(rows, [(message(b"GET", READ, body=b"x=1"),), (message(b"TRACE", READ),)])
 
 
+def C106_trace_is_forwarded_to_nobody(bed):
+    bed.nothing([(f"{m} {how}", lambda m=m, s=s: want_403(s(m), m)) for m in (b"TRACE", b"TRACK")
+                 for how, s in (("tls", lambda m: bed.tls(API, message(m, API))),
+                                ("px", lambda m: bed.px(message(m, API, f"http://{API}/w"))),
+                                ("private", lambda m: bed.px(message(
+                                    m, PRIVATE, f"http://{PRIVATE}/w"))))],
+                [(message(b"TRACE", API), API_IP)])
+
+
 OVERRIDES = [b"X-HTTP-Method-Override: DELETE", b"X-HTTP-Method: DELETE",
              b"X-Method-Override: DELETE", b"_method: DELETE", b"X_HTTP_METHOD_OVERRIDE: DELETE",
              b"x-http-method-override: delete", b"X-HTTP-Method-Override: get",
@@ -194,9 +203,14 @@ def git_ready(bed):
         bed.origins.routes[f"/git/r.git/{service}"] = git_backend
 
 
+def git_lines(bed):
+    """Sums of refusals that earlier cases caused may come late; they have no URL."""
+    return [x for x in bed.egress.lines() if "/git/r.git/" in (x["url"] or "")]
+
+
 def C110_clone_from_a_read_host_fails_fast_and_says_why(bed):
     git_ready(bed)
-    url, lines = "https://read.test/git/r.git", len(bed.egress.lines())
+    url, before = "https://read.test/git/r.git", len(git_lines(bed))
     mark = bed.origins.mark()
     for args in (["clone", url, bed.path("clone1")],
                  ["-c", "protocol.version=2", "ls-remote", url]):
@@ -206,8 +220,8 @@ def C110_clone_from_a_read_host_fails_fast_and_says_why(bed):
         want(took < 3, True, f"{args}: took {took:.1f} s")
     seen = b"".join(d for _, d in bed.origins.since(mark))
     want([seen.count(b"GET /git/r.git/info/refs"), b"POST" in seen], [2, False], "what came")
-    until(lambda: len(bed.egress.lines()) >= lines + 4, "audit lines")
-    got = [(x["method"], x["verdict"], x["reason"]) for x in bed.egress.lines()[lines:]]
+    until(lambda: len(git_lines(bed)) >= before + 4, "audit lines")
+    got = [(x["method"], x["verdict"], x["reason"]) for x in git_lines(bed)[before:]]
     want(got, [("GET", "allowed", "allowed"), ("POST", "blocked", "method_not_read")] * 2, "trail")
     bed.control(b"POST /git/r.git/git-upload-pack HTTP/1.1\r\nHost: read.test\r\n\r\n")
     bed.rows_run += 2
@@ -405,7 +419,10 @@ def C102_websocket_where_writing_is_allowed(bed):
             peer.send(data)
         return False
     bed.origins.routes["/chat"] = echo
-    lines = len(bed.egress.lines())
+
+    def chats():
+        return [x for x in bed.egress.lines() if x["status"] == 101 and "/chat" in (x["url"] or "")]
+    before = len(chats())
 
     def row(s, host, target="/chat"):
         t = Talk()
@@ -430,9 +447,9 @@ def C102_websocket_where_writing_is_allowed(bed):
               ("px", lambda: row(bed.dial(*px), API, f"http://{API}/chat")),
               ("private", lambda: row(bed.dial(*px), f"{PRIVATE}:8081",
                                       f"http://{PRIVATE}:8081/chat"))])
-    until(lambda: len(bed.egress.lines()) >= lines + 5, "lines")
-    got = {(x["kind"], x["method"], x["verdict"], x["status"]) for x in bed.egress.lines()[lines:]}
-    want(got, {("write", "GET", "allowed", 101)}, "the trail: a GET that writes")
+    until(lambda: len(chats()) >= before + 5, "lines")
+    got = {(x["kind"], x["method"], x["verdict"]) for x in chats()[before:]}
+    want(got, {("write", "GET", "allowed")}, "the trail: a GET that writes")
 
 
 if __name__ == "__main__":
