@@ -11,6 +11,7 @@
 #include "base/proc.h"
 #include "control/sources.h"
 #include "control/supervisor.h"
+#include "control/vault_report.h"
 #include "control/worker.h"
 
 #define PRINT_MAX (64u << 20) /* more than any configuration prints */
@@ -98,18 +99,15 @@ static int main_version(void)
 
 static int main_check(const char *config_path)
 {
-	struct settings_source src;
+	struct vault_report *vault = NULL;
 	struct settings *s = NULL;
 	struct errmsg msg = {""};
 	struct strbuf text;
-	struct roles roles;
 	int ret;
 
-	ret = sources_open(config_path, environ, false, &roles, &msg);
-	if (ret == 0) {
-		src = sources_settings(&roles, config_path, environ);
-		ret = settings_load(&src, &s, &msg);
-	}
+	ret = sources_load(config_path, environ, &s, &msg);
+	if (ret == 0)
+		ret = vault_report_new(s, &vault, &msg);
 	if (ret < 0) {
 		supervisor_complain(msg.text);
 		ret = SUPERVISOR_EXIT_SETTINGS;
@@ -118,8 +116,8 @@ static int main_check(const char *config_path)
 		settings_print(s, &text);
 		ret = main_print(&text);
 	}
+	vault_report_free(vault);
 	settings_free(s);
-	roles_fini(&roles);
 	return ret;
 }
 

@@ -19,11 +19,13 @@
 #include "base/state.h"
 #include "control/areas.h"
 #include "control/settings_proxy.h"
+#include "control/worker_vault.h"
 #include "dns/resolver.h"
 #include "policy/policy_json.h"
 #include "proxy/ca.h"
 #include "proxy/proxy.h"
 #include "proxy/tls.h"
+#include "vault/vault.h"
 
 /* Of the 8 s that a stop may take, what open exchanges get; the rest is for the audit trail. */
 #define WORKER_DRAIN_MS 6000
@@ -38,6 +40,7 @@ struct worker {
 	struct tls *tls;
 	struct resolver *resolver;
 	struct audit *audit;
+	struct worker_vault vault;
 	struct proxy *proxy;
 	struct event *on_control;
 	struct event *on_term;
@@ -67,6 +70,7 @@ static void worker_configure(struct worker *w)
 {
 	struct proxy_config c = settings_proxy_config(w->settings);
 
+	c.vault = w->vault.vault;
 	proxy_configure(w->proxy, &c);
 }
 
@@ -115,34 +119,91 @@ static void worker_set_hosts(struct worker *w)
 	strbuf_fini(&text);
 }
 
+static bool worker_has_feed(const struct worker *w)
+{
+	return w->start.roles.fd[ROLE_VAULT] >= 0;
+}
+
+/* A document that a message brought has been dealt with, in whatever way. */
+static void worker_end_feed(struct worker *w)
+{
+	int *fd = &w->start.roles.fd[ROLE_VAULT];
+
+	if (*fd < 0)
+		return;
+	worker_vault_drop(*fd);
+	close(*fd);
+	*fd = -1;
+	if (control_send(w->control_fd, CONTROL_VAULT, NULL) < 0)
+		log_warn("worker", "the supervisor cannot be told that a vault was read");
+}
+
+/* Policy into its area and the vault against it, or a new vault: each whole or not at all. */
+static int worker_adopt(struct worker *w, struct errmsg *msg)
+{
+	int ret = worker_keep_policy(w);
+
+	if (ret < 0)
+		return errmsg_set(msg, ret, "the policy cannot be kept: %s", err_text(ret));
+	if (worker_has_feed(w))
+		ret = worker_vault_take(&w->vault, w->start.roles.fd[ROLE_VAULT], w->settings, msg);
+	else
+		ret = worker_vault_settings(&w->vault, w->settings, msg);
+	return ret < 0 ? errmsg_prefix(msg, ret, "vault") : 0;
+}
+
+static void worker_reload_refused(struct worker *w, struct settings *before, const char *why)
+{
+	log_error("worker", "reload: %s; the configuration before stays in force", why);
+	if (w->settings == before)
+		return;
+	settings_free(w->settings);
+	w->settings = before;
+	/* It has been in the area before: it fits. */
+	REQUIRE(worker_keep_policy(w) == 0);
+}
+
 /* SIGHUP: the files anew. A bad one changes nothing. */
 static void worker_reload(struct worker *w)
 {
 	struct settings *before = w->settings, *now = NULL;
-	struct errmsg msg;
+	uint64_t revision = vault_revision(w->vault.vault);
+	struct errmsg msg = {""};
 	int ret = settings_load(&w->start.source, &now, &msg);
 
-	if (ret < 0) {
-		log_error(
-			"worker", "reload: %s; the configuration before stays in force", msg.text);
-		return;
+	if (ret == 0) {
+		w->settings = now;
+		ret = worker_adopt(w, &msg);
 	}
-	w->settings = now;
-	ret = worker_keep_policy(w);
+	worker_end_feed(w);
 	if (ret < 0) {
-		log_error("worker",
-			"reload: the policy cannot be kept: %s; the configuration before "
-			"stays in force",
-			err_text(ret));
-		w->settings = before;
-		settings_free(now);
+		worker_reload_refused(w, before, msg.text);
 		return;
 	}
 	worker_configure(w);
 	worker_set_hosts(w);
 	settings_free(before);
 	worker_note(w, AUDIT_POLICY, REASON_ALLOWED, "reloaded");
+	if (vault_revision(w->vault.vault) != revision)
+		worker_vault_note(&w->vault, w->audit);
 	log_info("worker", "reload: %zu rules in force", policy_n_rules(w->settings->policy));
+}
+
+/* The vault file has changed. */
+static void worker_new_vault(struct worker *w)
+{
+	struct errmsg msg = {""};
+	int ret;
+
+	if (!worker_has_feed(w))
+		return;
+	ret = worker_vault_take(&w->vault, w->start.roles.fd[ROLE_VAULT], w->settings, &msg);
+	worker_end_feed(w);
+	if (ret < 0)
+		log_error("vault", "%s; revision %llu stays in force", msg.text,
+			(unsigned long long)vault_revision(w->vault.vault));
+	else
+		worker_vault_note(&w->vault, w->audit);
 }
 
 /* --- stopping --- */
@@ -208,10 +269,13 @@ static void on_worker_control(evutil_socket_t fd, short what, void *arg)
 	case CONTROL_AUDIT:
 		worker_new_audit(w, &got);
 		break;
+	case CONTROL_VAULT:
+		worker_start_update(&w->start, &got);
+		worker_new_vault(w);
+		break;
 	case CONTROL_STOP:
 		worker_stop(w);
 		break;
-	case CONTROL_VAULT:
 	case CONTROL_START:
 	case CONTROL_READY:
 	case CONTROL_ROTATE:
@@ -247,6 +311,25 @@ static int worker_open_audit(struct worker *w, struct errmsg *msg)
 	return 0;
 }
 
+static int worker_open_vault(struct worker *w, struct errmsg *msg)
+{
+	int fd = w->start.roles.fd[ROLE_VAULT];
+	int ret = worker_vault_init(&w->vault, w->start.vault, msg);
+
+	if (ret == 0)
+		ret = worker_vault_start(&w->vault, fd, w->settings, msg);
+	if (ret == 0 && fd >= 0 && !secmem_is_locked(w->vault.mem))
+		log_warn("vault",
+			"keys are in memory that cannot be locked (RLIMIT_MEMLOCK): degraded");
+	if (ret == 0 && fd >= 0) {
+		/* READY says the rest. */
+		worker_vault_drop(fd);
+		close(fd);
+		w->start.roles.fd[ROLE_VAULT] = -1;
+	}
+	return ret;
+}
+
 static int worker_open(struct worker *w, struct errmsg *msg)
 {
 	struct tls_trust trust;
@@ -275,10 +358,13 @@ static int worker_open(struct worker *w, struct errmsg *msg)
 	ret = worker_restore_policy(w, msg);
 	if (ret < 0)
 		return ret;
+	ret = worker_open_vault(w, msg);
+	if (ret < 0)
+		return ret;
 	ret = worker_open_audit(w, msg);
 	if (ret < 0)
 		return ret;
-	return proxy_new(w->base, w->tls, w->resolver, w->audit, NULL, &w->proxy);
+	return proxy_new(w->base, w->tls, w->resolver, w->audit, w->vault.mem, &w->proxy);
 }
 
 static void worker_serve(struct worker *w)
@@ -298,11 +384,14 @@ static void worker_serve(struct worker *w)
 		if (w->start.roles.fd[listeners[i]] >= 0)
 			proxy_listen(w->proxy, w->start.roles.fd[listeners[i]]);
 	worker_note(w, AUDIT_START, REASON_ALLOWED, "egress " EGRESS_VERSION);
+	if (vault_exists(w->vault.vault))
+		worker_vault_note(&w->vault, w->audit);
 }
 
 static void worker_close(struct worker *w)
 {
 	proxy_free(w->proxy);
+	worker_vault_fini(&w->vault);
 	if (w->audit) {
 		if (w->drain_until_ms)
 			worker_note(w, AUDIT_STOP, REASON_SHUTDOWN, "ordered");
@@ -334,6 +423,9 @@ int worker_main(int control_fd)
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	/* Outside the loop CONTROL_STOP says it; a worker that is closing must not be killed. */
+	signal(SIGTERM, SIG_IGN);
+	/* Before and after the loop: CONTROL_STOP says it too, and while closing it must not kill.
+	 */
 	signal(SIGTERM, SIG_IGN);
 	roles_init(&w.start.roles);
 	ret = worker_open(&w, &msg);

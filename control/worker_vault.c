@@ -47,7 +47,6 @@ static int worker_vault_keep(struct worker_vault *v, struct errmsg *msg)
 	char *doc = vault_encode(v->vault, &len);
 	int ret;
 
-	/* Also when it is empty: there is a vault, with a revision. */
 	if (!doc)
 		return errmsg_set(msg, E_FULL, "no locked memory is left to keep it");
 	ret = state_cell_write(v->area, AREA_VAULT_LEN, slice_make(doc, len));
@@ -58,36 +57,27 @@ static int worker_vault_keep(struct worker_vault *v, struct errmsg *msg)
 	return 0;
 }
 
-/* The vault anew, from what the area has. */
-static int worker_vault_restore(struct worker_vault *v, struct errmsg *msg)
-{
-	struct slice doc;
-
-	vault_free(v->vault);
-	v->vault = vault_new(v->mem);
-	if (!worker_vault_kept(v, &doc))
-		return 0;
-	return vault_decode(v->vault, doc, msg);
-}
-
 static int worker_vault_load(
 	struct worker_vault *v, struct slice doc, const struct settings *s, struct errmsg *msg)
 {
 	struct vault_rules rules = settings_vault_rules(s);
-	struct errmsg ignored;
+	struct vault_view *before;
 	int ret;
 
 	if (s->require_locked_memory && !secmem_is_locked(v->mem))
 		return errmsg_set(msg, -ENOMEM,
 			"memory for keys cannot be locked (RLIMIT_MEMLOCK), and "
 			"require_locked_memory is on");
+	before = vault_view_get(v->vault);
 	ret = vault_load(v->vault, doc, &rules, msg);
-	if (ret < 0)
-		return ret;
-	ret = worker_vault_keep(v, msg);
-	/* It has been in force before: it can be again. */
-	if (ret < 0)
-		REQUIRE(worker_vault_restore(v, &ignored) == 0);
+	if (ret == 0) {
+		ret = worker_vault_keep(v, msg);
+		if (ret < 0) {
+			vault_restore(v->vault, before);
+			return ret;
+		}
+	}
+	vault_view_unref(before);
 	return ret;
 }
 
@@ -116,8 +106,11 @@ void worker_vault_drop(int fd)
 
 int worker_vault_start(struct worker_vault *v, int fd, const struct settings *s, struct errmsg *msg)
 {
-	int ret = worker_vault_restore(v, msg);
+	struct slice kept;
+	int ret = 0;
 
+	if (worker_vault_kept(v, &kept))
+		ret = vault_decode(v->vault, kept, msg);
 	if (ret < 0)
 		return errmsg_prefix(msg, ret, "the vault kept in memory");
 	if (fd < 0)

@@ -11,7 +11,7 @@ struct vault;
 
 struct worker_vault {
 	struct secmem *mem;
-	struct vault *vault; /* never NULL after worker_vault_init; empty at first */
+	struct vault *vault; /* the same one from worker_vault_init to the end */
 	uint8_t *area;       /* AREA_VAULT_LEN bytes, borrowed */
 };
 
@@ -26,7 +26,7 @@ void worker_vault_fini(struct worker_vault *v);
 CHECKED int worker_vault_start(
 	struct worker_vault *v, int fd, const struct settings *s, struct errmsg *msg);
 /* Takes the document of fd: all of it or, on failure, nothing: then vault and area are as before.
- * v->vault may be another one afterwards. fd stays the caller's. */
+ * fd stays the caller's. */
 CHECKED int worker_vault_take(
 	struct worker_vault *v, int fd, const struct settings *s, struct errmsg *msg);
 /* Wipes a document that nobody will take. fd stays the caller's. */

@@ -8,14 +8,16 @@
 
 #include "ctl/audit_cmd.h"
 #include "ctl/policy_cmd.h"
+#include "ctl/vault_cmd.h"
 
 static const char main_help[] =
 	"NAME\n"
-	"      egressctl - read the audit trail of egress, and ask its policy\n"
+	"      egressctl - read the audit trail of egress, ask its policy and vault\n"
 	"\n"
 	"USAGE\n"
 	"      egressctl audit tail|query|verify [OPTION]...\n"
 	"      egressctl policy check [OPTION]... METHOD URL\n"
+	"      egressctl vault list [OPTION]...\n"
 	"      egressctl --help | --version\n"
 	"\n"
 	"COMMANDS\n"
@@ -23,6 +25,7 @@ static const char main_help[] =
 	"      audit query     the lines that filters let through, as table, CSV or JSON\n"
 	"      audit verify    whether a line was changed, removed, added or moved\n"
 	"      policy check    the verdict about one request, without sending it\n"
+	"      vault list      credentials and bindings of the vault file, without values\n"
 	"\n"
 	"      Each has a --help of its own.\n"
 	"\n"
@@ -54,6 +57,7 @@ int main(int argc, char **argv)
 	static const struct command commands[] = {
 		{"audit", audit_cmd_run},
 		{"policy", policy_cmd_run},
+		{"vault", vault_cmd_run},
 		{NULL, NULL},
 	};
 

@@ -11,6 +11,7 @@
 #include "control/settings_proxy.h"
 #include "control/sources.h"
 #include "ctl/policy_verdict.h"
+#include "ctl/text.h"
 
 #define POLICY_FIELDS_MAX FIELDS_MAX
 #define POLICY_TEXT_MAX 16384
@@ -34,7 +35,8 @@ static const char policy_help_check[] =
 	"\n"
 	"DESCRIPTION\n"
 	"      Says what `egress` with the same environment and configuration would decide:\n"
-	"      verdict, reason, rule, and what would allow it. Nothing is sent or looked up.\n"
+	"      verdict, reason, rule, what would allow it, and, where there is a vault file,\n"
+	"      the binding that would lend its key. Nothing is sent or looked up.\n"
 	"      The verdict is allowed, blocked, or depends: then the address decides to\n"
 	"      which the name resolves; give it with --address.\n"
 	"\n"
@@ -76,6 +78,10 @@ static const char *policy_note(const struct policy_answer *a)
 	if (a->verdict == POLICY_VERDICT_DEPENDS)
 		return "it depends on the address that the name resolves to: give it with "
 		       "--address";
+	if (a->match == VAULT_REPORT_AMBIGUOUS)
+		return "more than one binding applies: such a request is refused";
+	if (a->match == VAULT_REPORT_PATH)
+		return "the path can be read in two ways: with a binding it is refused";
 	if (a->verdict == POLICY_VERDICT_BLOCKED)
 		return NULL;
 	if (a->uncertain)
@@ -95,7 +101,17 @@ static const char *policy_reason_text(const struct policy_answer *a)
 		: reason_text(a->reason);
 }
 
-static void policy_print(const struct policy_answer *a)
+static void policy_print_binding(const struct policy_answer *a, struct strbuf *out)
+{
+	strbuf_str(out, "binding   ");
+	if (a->match == VAULT_REPORT_BINDING)
+		(void)text_visible(out, a->binding);
+	else
+		strbuf_str(out, "none");
+	strbuf_char(out, '\n');
+}
+
+static void policy_print(const struct policy_answer *a, bool vault)
 {
 	const char *note = policy_note(a);
 	struct strbuf out, remedy;
@@ -115,6 +131,8 @@ static void policy_print(const struct policy_answer *a)
 		strbuf_printf(&out, "kind      %s\n", event_kind_name(a->admission.kind));
 		strbuf_printf(&out, "rule      %s\n", a->rule);
 	}
+	if (vault)
+		policy_print_binding(a, &out);
 	if (a->verdict == POLICY_VERDICT_BLOCKED) {
 		strbuf_printf(&out, "status    %d%s\n", reason_status(a->reason),
 			a->step == POLICY_STEP_CONNECT ? " to CONNECT" : "");
@@ -144,16 +162,18 @@ static void policy_print_json(const struct policy_answer *a)
 	strbuf_init(&remedy, POLICY_TEXT_MAX);
 	if (!blocked || !policy_verdict_remedy(a, &remedy))
 		strbuf_clear(&remedy);
-	doc = json_pack("{s:s, s:o, s:s, s:o, s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "verdict",
+	doc = json_pack("{s:s, s:o, s:s, s:o, s:s, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "verdict",
 		policy_verdicts[a->verdict], "reason",
 		policy_text_or_null(decided ? reason_name(a->reason) : NULL), "text",
 		policy_reason_text(a), "detail", policy_text_or_null(a->detail), "host",
 		a->target.name, "port", (int)a->target.port, "kind",
 		policy_text_or_null(judged ? event_kind_name(a->admission.kind) : NULL), "rule",
-		policy_text_or_null(judged ? a->rule : NULL), "status",
-		blocked ? json_integer(reason_status(a->reason)) : json_null(), "to_allow",
-		policy_text_or_null(remedy.len > 0 ? strbuf_cstr(&remedy) : NULL), "note",
-		policy_text_or_null(policy_note(a)));
+		policy_text_or_null(judged ? a->rule : NULL), "binding",
+		a->match == VAULT_REPORT_BINDING ? json_stringn(a->binding.p, a->binding.len)
+						 : json_null(),
+		"status", blocked ? json_integer(reason_status(a->reason)) : json_null(),
+		"to_allow", policy_text_or_null(remedy.len > 0 ? strbuf_cstr(&remedy) : NULL),
+		"note", policy_text_or_null(policy_note(a)));
 	REQUIRE(doc != NULL);
 	(void)json_dumpf(doc, stdout, JSON_COMPACT);
 	(void)putchar('\n');
@@ -161,41 +181,36 @@ static void policy_print_json(const struct policy_answer *a)
 	strbuf_fini(&remedy);
 }
 
-static int policy_load(const char *config_path, struct settings **out, struct errmsg *msg)
+static int policy_check_ask(struct policy_check *check, const struct settings *s,
+	struct policy_answer *a, struct errmsg *msg)
 {
-	struct settings_source src;
-	struct roles roles;
-	int ret;
+	struct proxy_config c = settings_proxy_config(s);
+	int ret = vault_report_new(s, &check->q.vault, msg);
 
-	ret = sources_open(config_path, environ, false, &roles, msg);
 	if (ret < 0)
 		return ret;
-	src = sources_settings(&roles, config_path, environ);
-	ret = settings_load(&src, out, msg);
-	roles_fini(&roles);
-	return ret;
+	c.vault = vault_report_vault(check->q.vault);
+	return policy_verdict_find(&c, &check->q, a, msg);
 }
 
-static enum command_exit policy_check_run(const struct policy_check *check)
+static enum command_exit policy_check_run(struct policy_check *check)
 {
 	struct settings *s = NULL;
 	struct policy_answer a = {.verdict = POLICY_VERDICT_BLOCKED};
-	struct proxy_config c;
 	struct errmsg msg = {""};
 	int ret;
 
 	log_setup(LOG_LEVEL_WARN, STDERR_FILENO, "egressctl");
-	ret = policy_load(check->config_path, &s, &msg);
-	if (ret == 0) {
-		c = settings_proxy_config(s);
-		ret = policy_verdict_find(&c, &check->q, &a, &msg);
-	}
+	ret = sources_load(check->config_path, environ, &s, &msg);
+	if (ret == 0)
+		ret = policy_check_ask(check, s, &a, &msg);
 	if (ret < 0)
 		command_complain("%s", msg.text[0] ? msg.text : err_text(ret));
 	else if (check->json)
 		policy_print_json(&a);
 	else
-		policy_print(&a);
+		policy_print(&a, check->q.vault != NULL);
+	vault_report_free(check->q.vault);
 	settings_free(s);
 	if (ret < 0)
 		return COMMAND_WRONG;

@@ -183,6 +183,22 @@ static void verdict_address(struct verdict_run *run)
 	}
 }
 
+/* Which binding would lend its key. Asked whatever the verdict is: both are the operator's. */
+static void verdict_binding(struct verdict_run *run)
+{
+	const struct authority *t = &run->out->target;
+	struct vault_report_request r = {
+		.https = run->https,
+		.port = t->port,
+		.host = authority_name(t),
+		.method = run->q->method,
+		.path = run->form.path,
+	};
+
+	if (run->q->vault && !run->out->unread && !t->is_addr)
+		run->out->match = vault_report_find(run->q->vault, &r, &run->out->binding);
+}
+
 static void verdict_run_steps(struct verdict_run *run)
 {
 	struct policy_answer *out = run->out;
@@ -196,6 +212,8 @@ static void verdict_run_steps(struct verdict_run *run)
 		out->reason = REASON_ALLOWED;
 	if (reason_allows(out->reason) && !connect && !out->unread)
 		verdict_request(run);
+	if (!connect)
+		verdict_binding(run);
 	out->verdict = POLICY_VERDICT_ALLOWED;
 	if (reason_allows(out->reason))
 		verdict_address(run);

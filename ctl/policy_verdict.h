@@ -3,6 +3,7 @@
  * uses the proxy goes. Nothing is decided here. Pure. */
 #pragma once
 
+#include "control/vault_report.h"
 #include "policy/policy.h"
 #include "proxy/admit.h"
 
@@ -13,7 +14,8 @@ struct policy_question {
 	size_t n_fields;
 	bool content; /* with one byte of content */
 	bool has_address;
-	struct netaddr address; /* that the name resolves to */
+	struct netaddr address;     /* that the name resolves to */
+	struct vault_report *vault; /* NULL: none */
 };
 
 enum policy_verdict { POLICY_VERDICT_ALLOWED, POLICY_VERDICT_BLOCKED, POLICY_VERDICT_DEPENDS };
@@ -33,8 +35,10 @@ struct policy_answer {
 	const char *detail; /* of MALFORMED, static; else NULL */
 	struct authority target;
 	struct admission admission;
-	bool unread;    /* TLS goes through undecrypted: no request in it is seen */
-	bool uncertain; /* ALLOWED, unless the name resolves to a private address */
+	enum vault_report_match match; /* NONE also where no request is seen */
+	struct slice binding;          /* of BINDING; lives as long as the vault */
+	bool unread;                   /* TLS goes through undecrypted: no request in it is seen */
+	bool uncertain;                /* ALLOWED, unless the name resolves to a private address */
 	char rule[RULE_TEXT_MAX];
 };
 

@@ -74,6 +74,11 @@ static void vault_publish(struct vault *v, struct vault_view *view)
 	v->view = view;
 }
 
+void vault_restore(struct vault *v, struct vault_view *view)
+{
+	vault_publish(v, view);
+}
+
 int vault_load(
 	struct vault *v, struct slice doc, const struct vault_rules *rules, struct errmsg *msg)
 {

@@ -45,6 +45,9 @@ CHECKED int vault_create(
  * file changed: replaces what is there, revision goes up by 1. */
 CHECKED int vault_load(
 	struct vault *v, struct slice doc, const struct vault_rules *rules, struct errmsg *msg);
+/* Back to a view that was in force before (vault_view_get; NULL: there was none), which moves into
+ * the vault: for a write that could not be kept. */
+void vault_restore(struct vault *v, struct vault_view *view);
 /* Do the bindings still fit these rules (a policy change)? E_VALUE with
  * `binding "b" host "h" is not allowed by egress policy`. */
 CHECKED int vault_check(const struct vault *v, const struct vault_rules *rules, struct errmsg *msg);
