@@ -2,7 +2,7 @@
 """Load against the real program: descriptors, memory, a full disk, floods, signals, big bodies.
 
 # serial: it measures. Dead and wrong origins are in limits.py. Figures are printed as `# ...`.
-The big body runs on the release build: EGRESS_BIN_RELEASE, else build/release, else a skip.
+The big body runs on a build without sanitizers: EGRESS_BIN_RELEASE, build/release or build/run.
 """
 import os
 import re
@@ -22,8 +22,9 @@ from limitbed import get, grew, lean, new_line, say, start, stop
 
 CTL = os.environ.get("EGRESSCTL_BIN") or os.path.join(
     os.path.dirname(os.path.dirname(casebed.EGRESS)), "ctl", "egressctl")
-RELEASE = os.environ.get("EGRESS_BIN_RELEASE") or os.path.join(
-    casebed.SRC, "build", "release", "control", "egress")
+RELEASES = [os.environ.get("EGRESS_BIN_RELEASE") or ""] + [
+    os.path.join(casebed.SRC, "build", x, "control", "egress") for x in ("release", "run")]
+RELEASE = ([x for x in RELEASES if os.access(x, os.X_OK)] + [None])[0]
 IDLE = 1000
 FLAT_REQUESTS = 20000
 BIG = 3 << 30
@@ -270,8 +271,8 @@ def limit_pipelining_1000(bed):
 
 
 def limit_body_of_3_gib(bed):
-    if not os.access(RELEASE, os.X_OK):
-        raise Skip(f"no release build at {RELEASE}; EGRESS_BIN_RELEASE names one")
+    if not RELEASE:
+        raise Skip("no build/release, no build/run, and EGRESS_BIN_RELEASE names none")
     e = start(bed, "release", program=RELEASE)
     piece = bytes(1 << 20)
 
