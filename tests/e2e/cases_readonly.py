@@ -368,11 +368,13 @@ def C100_first_frames_arrive_at_both_ends(bed):
 
 
 def C100_frames_ahead_of_a_late_answer(bed):
-    """More than is held while an answer is waited for, so that some is still in the socket or in
-    TLS when the tunnel begins."""
-    many, got = FRAMES * 4, []
+    """About as much as is held while an answer is waited for, so that the rest is in the socket,
+    or received and still in TLS, when the tunnel begins: then no event tells of it."""
+    got = []
 
     def switch(peer, head):
+        many = FRAMES * 4
+        many = many[:int(head.split(b" ")[1].rsplit(b"/", 1)[1])]
         time.sleep(0.3)
         peer.send(SWITCH + many)
         while len(peer.buf) < len(many):
@@ -380,15 +382,17 @@ def C100_frames_ahead_of_a_late_answer(bed):
                 break
         got.append(peer.buf == many)
         return False
-    bed.origins.routes["/ws/late"] = switch
 
-    def row(send):
-        t = send(API, message(b"GET", API, "/ws/late", UPGRADE) + many, n=None, wait=5)
-        want([t.raw == SWITCH + many or t.raw.split(b"\r\n\r\n", 1)[1] == many, t.eof],
-             [True, True], f"{len(t.raw)} bytes came back, {t.error}")
-    bed.rows([(f"{f.__name__} {i}", lambda f=f: row(f)) for f in (bed.tls, bed.plain, bed.via)
-              for i in range(2)])
-    want(got, [True] * 6, "what the origin got")
+    def row(send, size):
+        many = (FRAMES * 4)[:size]
+        bed.origins.routes[f"/ws/late/{size}"] = switch
+        t = send(API, message(b"GET", API, f"/ws/late/{size}", UPGRADE) + many, n=None, wait=4)
+        want([t.raw[-size:] == many, len(t.raw.split(b"\r\n\r\n", 1)[1]), t.eof], [True, size, True],
+             f"{len(t.raw)} bytes came back, {t.error}")
+    sizes = (20000, 60000, 65536, 66000, 70000, 75000, 80000, 262184)
+    bed.rows([(f"{f.__name__} {n}", lambda f=f, n=n: row(f, n)) for f in (bed.tls, bed.plain, bed.via)
+              for n in sizes])
+    want([len(got), set(got)], [3 * len(sizes), {True}], "what the origin got")
 
 
 SPELLINGS = [UPGRADE, UPGRADE.replace(b"Upgrade: websocket", b"upgrade: WebSocket"),
