@@ -419,18 +419,16 @@ int worker_main(int control_fd)
 	struct errmsg msg = {""};
 	int ret;
 
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGINT, SIG_IGN);
-	signal(SIGHUP, SIG_IGN);
-	/* Outside the loop CONTROL_STOP says it; a worker that is closing must not be killed. */
-	signal(SIGTERM, SIG_IGN);
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)signal(SIGINT, SIG_IGN);
+	(void)signal(SIGHUP, SIG_IGN);
 	/* Before and after the loop: CONTROL_STOP says it too, and while closing it must not kill.
 	 */
-	signal(SIGTERM, SIG_IGN);
+	(void)signal(SIGTERM, SIG_IGN);
 	roles_init(&w.start.roles);
 	ret = worker_open(&w, &msg);
 	if (ret < 0) {
-		fprintf(stderr, "egress: %s\n", msg.text[0] ? msg.text : err_text(ret));
+		(void)fprintf(stderr, "egress: %s\n", msg.text[0] ? msg.text : err_text(ret));
 		worker_close(&w);
 		return WORKER_EXIT_SETTINGS;
 	}

@@ -11,6 +11,9 @@
 
 #define BY_RULE "an allow rule for this host in the policy would allow it"
 #define BY_ADDRESS "an IP or CIDR rule for the address in the policy would allow it"
+#define BY_EXACT_HOST                                                           \
+	("an exact entry in AGENTIC_WRITE_HOSTS, or EGRESS_PRIVATE_NAMES with " \
+	 "a CIDR rule, would allow it")
 #define BY_WRITE_HOST "naming the host in AGENTIC_WRITE_HOSTS would allow it"
 
 static const char *const reply_remedies[REASON_MAX] = {
@@ -24,8 +27,7 @@ static const char *const reply_remedies[REASON_MAX] = {
 	[REASON_READ_WITH_UPGRADE] = BY_WRITE_HOST,
 	[REASON_METHOD_OVERRIDE] = BY_WRITE_HOST,
 	[REASON_CANNOT_INSPECT] = BY_WRITE_HOST,
-	[REASON_REBINDING_WRITE] = "an exact entry in AGENTIC_WRITE_HOSTS, or EGRESS_PRIVATE_NAMES "
-				   "with a CIDR rule, would allow it",
+	[REASON_REBINDING_WRITE] = BY_EXACT_HOST,
 	[REASON_NAME_MISMATCH] = "use one name in CONNECT, SNI and Host",
 };
 

@@ -1,7 +1,5 @@
 /* The supervisor and the vault file (control/supervisor_vault): when it is read again, and when the
  * descriptor is given up. */
-#include "tests/unit/control/place.h"
-
 #include <errno.h>
 #include <sys/mman.h>
 
@@ -9,6 +7,7 @@
 #include "base/log.h"
 #include "control/supervisor_int.h"
 #include "control/vault_feed.h"
+#include "tests/unit/control/place.h"
 
 struct bed {
 	struct supervisor s;

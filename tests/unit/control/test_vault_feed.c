@@ -1,7 +1,5 @@
 /* The vault file through a child into an area (control/vault_feed), and what RLIMIT_MEMLOCK leaves
  * for it (control/areas). */
-#include "tests/unit/control/place.h"
-
 #include <errno.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -11,6 +9,7 @@
 #include "base/state.h"
 #include "control/areas.h"
 #include "control/vault_feed.h"
+#include "tests/unit/control/place.h"
 
 #define SECRET "sk-Pl4nt3d-0123456789"
 

@@ -1,9 +1,8 @@
 /* The vault file (control/vault_file): what it becomes, and that no message quotes it. */
-#include "tests/unit/control/place.h"
-
 #include <errno.h>
 
 #include "control/vault_file.h"
+#include "tests/unit/control/place.h"
 #include "vault/vault.h"
 
 #define SECRET "sk-S3cr3t"

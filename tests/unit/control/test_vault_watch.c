@@ -1,9 +1,8 @@
 /* How files look (control/vault_watch): every way in which one can change is seen. */
-#include "tests/unit/control/place.h"
-
 #include <sys/time.h>
 
 #include "control/vault_watch.h"
+#include "tests/unit/control/place.h"
 
 static struct vault_watch watch;
 

@@ -1,7 +1,5 @@
 /* The worker's vault (control/worker_vault): what is in force after each message and after a crash,
  * and the report for `egressctl` (control/vault_report), which loads the same way. */
-#include "tests/unit/control/place.h"
-
 #include <errno.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -15,6 +13,7 @@
 #include "control/vault_report.h"
 #include "control/worker_vault.h"
 #include "policy/policy_json.h"
+#include "tests/unit/control/place.h"
 #include "vault/vault.h"
 
 #define KEY "sk-Pl4nt3d-0123456789"
