@@ -4,6 +4,8 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
@@ -17,11 +19,12 @@
 #include "tests/unit/policy/fixture.h"
 #include "tests/unit/proxy/pki.h"
 
-#define BED_HOSTS                                  \
-	"127.0.0.1 origin.test other.test\n"       \
-	"127.0.0.1 two.test\n127.0.0.2 two.test\n" \
-	"10.9.9.9 private.test\n"
-#define BED_RULES "allow 127.0.0.0/8; allow origin.test; allow other.test; allow two.test"
+/* two and bad have two addresses; no certificate names bad or other. */
+#define BED_HOSTS                                                                           \
+	"127.0.0.1 origin.test other.test p0.test p1.test p2.test p3.test p4.test p5.test " \
+	"p6.test p7.test p8.test\n"                                                         \
+	"127.0.0.1 two.test bad.test\n127.0.0.2 two.test bad.test\n10.9.9.9 private.test\n"
+#define BED_RULES "allow 127.0.0.0/8; allow *.test"
 
 static struct {
 	struct ca *ca;
@@ -38,6 +41,8 @@ int bed_setup_pki(void **state)
 {
 	int fd;
 
+	(void)signal(
+		SIGPIPE, SIG_IGN); /* a peer's TLS writes into a socket that the proxy closed */
 	(void)snprintf(pki.roots, sizeof(pki.roots), "/tmp/loop-roots.XXXXXX");
 	fd = mkstemp(pki.roots);
 	assert_true(fd >= 0);
@@ -130,7 +135,7 @@ static struct policy *bed_policy(bool default_allow, const char *rules)
 {
 	char text[1024];
 
-	(void)snprintf(text, sizeof(text), "%s%s%s", BED_RULES, *rules ? "; " : "", rules);
+	(void)snprintf(text, sizeof(text), "%s%s%s", rules, *rules ? "; " : "", BED_RULES);
 	return fixture_policy(default_allow, text);
 }
 
@@ -203,6 +208,14 @@ void bed_turn(struct bed *b)
 {
 	for (int i = 0; i < 3; i++)
 		(void)event_base_loop(b->base, EVLOOP_NONBLOCK);
+}
+
+void bed_settle(struct bed *b)
+{
+	for (int i = 0; i < 3; i++) {
+		(void)poll(NULL, 0, 1);
+		bed_turn(b);
+	}
 }
 
 void bed_pass(struct bed *b, uint64_t ms)

@@ -47,8 +47,8 @@ struct peer {
 int bed_setup_pki(void **state);
 int bed_teardown_pki(void **state);
 
-/* rules: "allow a.test; deny 10.0.0.0/8 80,443". Everything on 127.0.0.0/8 and the names under
- * .test that stand in bed.c's hosts are allowed besides. */
+/* rules: "deny a.test; deny 10.0.0.0/8 80,443", before those that allow *.test and 127.0.0.0/8.
+ * Names that resolve stand in bed.c. */
 struct bed *bed_new(const char *rules);
 /* After a change of bed->config. */
 void bed_configure(struct bed *b);
@@ -60,6 +60,8 @@ void bed_close(struct bed *b);
 void bed_free(struct bed *b);
 /* Runs the loop until nothing is left to do. */
 void bed_turn(struct bed *b);
+/* The same, and waits the moment that loopback TCP may take to deliver. */
+void bed_settle(struct bed *b);
 /* Moves the clock and sweeps the deadlines, then turns. */
 void bed_pass(struct bed *b, uint64_t ms);
 /* A listening socket on 127.0.0.<host>, with that port or (0) any; *port is set. */

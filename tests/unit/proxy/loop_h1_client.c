@@ -61,11 +61,11 @@ static void test_refused_requests(void **state)
 		const char *request, *begin;
 		bool closes;
 	} rows[] = {
-		{"GET http://else.test/ HTTP/1.1\r\nHost: else.test\r\n\r\n",
+		{"GET http://else.example/ HTTP/1.1\r\nHost: else.example\r\n\r\n",
 			"HTTP/1.1 403 blocked\r\n", false},
 		{"GET / HTTP/1.1\r\nHost: origin.test\r\n\r\n", "HTTP/1.1 400 Bad Request\r\n",
 			true},
-		{"GET http://origin.test/ HTTP/1.1\r\nHost: else.test\r\n\r\n",
+		{"GET http://origin.test/ HTTP/1.1\r\nHost: else.example\r\n\r\n",
 			"HTTP/1.1 400 Bad Request\r\n", true},
 		{"GET http://origin.test/ HTTP/1.1\r\n\r\n", "HTTP/1.1 400 Bad Request\r\n", true},
 		{"GET http://origin.test/ HTTP/1.1\r\nHost: a b\r\n\r\n",
@@ -77,9 +77,9 @@ static void test_refused_requests(void **state)
 		{"GET http://origin.test/ HTTP/3.0\r\n\r\n", "HTTP/1.1 400 Bad Request\r\n", true},
 		{"TRACE http://origin.test/ HTTP/1.1\r\nHost: origin.test\r\n\r\n",
 			"HTTP/1.1 403 blocked\r\n", false},
-		{"CONNECT else.test:443 HTTP/1.1\r\nHost: else.test\r\n\r\n",
+		{"CONNECT else.example:443 HTTP/1.1\r\nHost: else.example\r\n\r\n",
 			"HTTP/1.1 403 blocked\r\n", false},
-		{"CONNECT else.test HTTP/1.1\r\nHost: else.test\r\n\r\n",
+		{"CONNECT else.example HTTP/1.1\r\nHost: else.example\r\n\r\n",
 			"HTTP/1.1 400 Bad Request\r\n", true},
 		{"GET http://origin.test/ HTTP/1.1\r\nHost: origin.test\r\nExpect: x\r\n\r\n",
 			"HTTP/1.1 417 Expectation Failed\r\n", false},

@@ -1,5 +1,6 @@
 /* Scripted clients and origins of the loop tests. See bed.h. */
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -40,14 +41,19 @@ struct session *peer_redirected(struct bed *b, struct peer *p, const char *addr,
 
 void peer_accept_on(struct bed *b, struct peer *p, int listen_fd)
 {
+	int on = 1;
+
 	memset(p, 0, offsetof(struct peer, in));
 	for (int i = 0; i < BED_WAIT_MS; i++) {
 		struct pollfd wait = {listen_fd, POLLIN, 0};
 
 		bed_turn(b);
 		p->fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-		if (p->fd >= 0)
+		if (p->fd >= 0) {
+			/* what is sent leaves now, not after the other end's delayed ACK */
+			(void)setsockopt(p->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 			return;
+		}
 		(void)poll(&wait, 1, 1);
 	}
 	fail_msg("nobody connected");
@@ -63,7 +69,7 @@ bool peer_nobody_connects(struct bed *b)
 {
 	struct pollfd wait = {b->listen_fd, POLLIN, 0};
 
-	bed_turn(b);
+	bed_settle(b);
 	return poll(&wait, 1, 0) == 0;
 }
 
@@ -122,6 +128,23 @@ static ssize_t peer_write(struct peer *p, const char *bytes, size_t len)
 	return n;
 }
 
+static bool peer_is_local(int fd)
+{
+	int domain = 0;
+	socklen_t len = sizeof(domain);
+
+	return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 && domain == AF_UNIX;
+}
+
+/* What was sent through a socket pair is there at once; through TCP, a moment later. */
+static void peer_settle(struct bed *b, int fd)
+{
+	if (peer_is_local(fd))
+		bed_turn(b);
+	else
+		bed_settle(b);
+}
+
 void peer_send_bytes(struct bed *b, struct peer *p, const char *bytes, size_t len)
 {
 	int tries = 0;
@@ -138,6 +161,7 @@ void peer_send_bytes(struct bed *b, struct peer *p, const char *bytes, size_t le
 		bed_turn(b);
 	}
 	assert_int_equal(len, 0);
+	peer_settle(b, p->fd);
 }
 
 void peer_send(struct bed *b, struct peer *p, const char *text)
@@ -269,7 +293,7 @@ void peer_expect_answer(struct bed *b, struct peer *p, const char *begin, const 
 
 void peer_expect_nothing(struct bed *b, struct peer *p)
 {
-	bed_turn(b);
+	peer_settle(b, p->fd);
 	peer_receive(p);
 	if (p->len > 0 || p->ended || p->broken)
 		fail_msg("came: %s%s", p->in, p->ended ? "(end)" : p->broken ? "(broken)" : "");
@@ -295,17 +319,22 @@ void peer_shutdown(struct bed *b, struct peer *p)
 		(void)SSL_shutdown(p->ssl);
 	ERR_clear_error();
 	(void)shutdown(p->fd, SHUT_WR);
-	bed_turn(b);
+	peer_settle(b, p->fd);
 }
 
 void peer_close(struct bed *b, struct peer *p)
 {
+	bool local = p->fd < 0 || peer_is_local(p->fd);
+
 	SSL_free(p->ssl);
 	p->ssl = NULL;
 	if (p->fd >= 0)
 		close(p->fd);
 	p->fd = -1;
-	bed_turn(b);
+	if (local)
+		bed_turn(b);
+	else
+		bed_settle(b);
 }
 
 void peer_reset(struct bed *b, struct peer *p)
