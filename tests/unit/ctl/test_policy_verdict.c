@@ -1,6 +1,9 @@
 /* The verdict about one request: the steps of the proxy, in its order, with its words. */
 #include "ctl/policy_verdict.h"
 
+#include <stdlib.h>
+#include <unistd.h>
+
 #include "policy/policy_json.h"
 #include "proxy/h1.h"
 #include "proxy/reply.h"
@@ -229,6 +232,72 @@ static void test_undecrypted_tls_is_said(void **state)
 	fixture_fini(&f);
 }
 
+/* A vault with one binding, as egress would load it. */
+static struct vault_report *report_of(const struct fixture *f)
+{
+	static const char doc[] = "credentials: [{name: k, source: {value: v}}]\n"
+				  "bindings: [{name: model, auth: {type: bearer, credential: k},\n"
+				  "  match: {hosts: [api.test, docs.test], paths: ['/v1/*']}}]\n";
+	char path[] = "/tmp/egress-verdict-XXXXXX";
+	struct settings s = {.vault_file = path,
+		.policy = f->policy,
+		.write_hosts = f->write_hosts,
+		.pass_through = f->pass_through};
+	struct vault_report *report = NULL;
+	struct errmsg msg = {""};
+	int fd = mkstemp(path);
+
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, doc, sizeof(doc) - 1), sizeof(doc) - 1);
+	(void)close(fd);
+	if (vault_report_new(&s, &report, &msg) < 0)
+		fail_msg("%s", msg.text);
+	(void)unlink(path);
+	return report;
+}
+
+static void test_the_binding_that_applies_is_named(void **state)
+{
+	static const struct {
+		const char *method, *url;
+		enum vault_report_match want;
+	} rows[] = {
+		{"GET", "https://api.test/v1/x?q", VAULT_REPORT_BINDING},
+		{"POST", "https://api.test/v1/", VAULT_REPORT_BINDING},
+		/* also of a request that is refused for another reason */
+		{"POST", "https://docs.test/v1/", VAULT_REPORT_BINDING},
+		{"GET", "https://api.test/v2/", VAULT_REPORT_NONE},
+		{"GET", "http://api.test/v1/", VAULT_REPORT_NONE},
+		{"GET", "https://api.test:8443/v1/", VAULT_REPORT_NONE},
+		{"HEAD", "https://api.test/v1/", VAULT_REPORT_NONE},
+		{"GET", "https://a.wild.test/v1/", VAULT_REPORT_NONE},
+		{"GET", "https://10.1.2.3/v1/", VAULT_REPORT_NONE},
+		{"CONNECT", "api.test:443", VAULT_REPORT_NONE},
+		{"GET", "https://api.test/v1/%2e%2e/x", VAULT_REPORT_PATH},
+	};
+	struct fixture f;
+	struct vault_report *report;
+
+	fixture_init(&f);
+	report = report_of(&f);
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct policy_question q = {.method = slice_str(rows[i].method),
+			.url = slice_str(rows[i].url),
+			.vault = report};
+		struct policy_answer a;
+		struct errmsg msg = {""};
+
+		if (policy_verdict_find(&f.config, &q, &a, &msg) < 0)
+			fail_msg("row %zu: %s", i, msg.text);
+		if (a.match != rows[i].want)
+			fail_msg("row %zu: %d", i, (int)a.match);
+		assert_true(slice_eq(a.binding,
+			rows[i].want == VAULT_REPORT_BINDING ? SLICE("model") : SLICE_EMPTY));
+	}
+	vault_report_free(report);
+	fixture_fini(&f);
+}
+
 static void test_what_is_no_question_is_refused(void **state)
 {
 	static const struct {
@@ -299,6 +368,7 @@ int main(void)
 		cmocka_unit_test(test_every_refusal_has_a_remedy_or_none_exists),
 		cmocka_unit_test(test_without_the_rule_only_policy_counts),
 		cmocka_unit_test(test_undecrypted_tls_is_said),
+		cmocka_unit_test(test_the_binding_that_applies_is_named),
 		cmocka_unit_test(test_what_is_no_question_is_refused),
 		cmocka_unit_test(test_a_head_past_the_limit_is_too_large),
 	};
