@@ -21,25 +21,30 @@ static bool stands(struct slice text, size_t at, struct slice p, bool fold)
 	return fold ? slice_ieq(there, p) : slice_eq(there, p);
 }
 
+struct patterns {
+	const struct pattern *p;
+	size_t n;
+	bool fold;
+};
+
 /* The longest pattern at the first place from `from` on where one stands; of equal ones the least
  * number. */
-static bool naive_find(const struct pattern *p, size_t n, struct slice text, bool fold, size_t from,
-	size_t *at, size_t *which)
+static bool naive_find(
+	const struct patterns *s, struct slice text, size_t from, size_t *at, size_t *which)
 {
 	for (*at = from; *at < text.len; ++*at) {
-		*which = n;
-		for (size_t i = 0; i < n; i++)
-			if (stands(text, *at, p[i].text, fold) &&
-				(*which == n || p[i].text.len > p[*which].text.len))
+		*which = s->n;
+		for (size_t i = 0; i < s->n; i++)
+			if (stands(text, *at, s->p[i].text, s->fold) &&
+				(*which == s->n || s->p[i].text.len > s->p[*which].text.len))
 				*which = i;
-		if (*which < n)
+		if (*which < s->n)
 			return true;
 	}
 	return false;
 }
 
-static void check_text(const struct pattern_set *s, const struct pattern *p, size_t n,
-	struct slice text, bool fold)
+static void check_text(const struct pattern_set *s, const struct patterns *all, struct slice text)
 {
 	size_t from = 0;
 	size_t at = 0;
@@ -47,19 +52,19 @@ static void check_text(const struct pattern_set *s, const struct pattern *p, siz
 	size_t want_at;
 	size_t want;
 
-	while (naive_find(p, n, text, fold, from, &want_at, &want)) {
+	while (naive_find(all, text, from, &want_at, &want)) {
 		size_t here = 0;
 		size_t length = SIZE_MAX;
 
 		assert_true(pattern_set_find(s, text, from, &at, &which));
 		assert_int_equal(at, want_at);
 		assert_int_equal(pattern_set_get(s, which)->id, want);
-		for (size_t i = 0; i < n; i++)
-			here += stands(text, at, p[i].text, fold);
+		for (size_t i = 0; i < all->n; i++)
+			here += stands(text, at, all->p[i].text, all->fold);
 		do {
 			struct slice t = pattern_set_get(s, which)->text;
 
-			assert_true(stands(text, at, t, fold) && t.len <= length);
+			assert_true(stands(text, at, t, all->fold) && t.len <= length);
 			length = t.len;
 			here--;
 		} while (pattern_set_next(s, text, at, &which));
@@ -97,7 +102,7 @@ static void run_random(struct secmem *mem, bool fold)
 		s = pattern_set_new(mem, fold, p, n);
 		assert_non_null(s);
 		fill(text, len, fold, &seed);
-		check_text(s, p, n, slice_make(text, len), fold);
+		check_text(s, &(struct patterns){p, n, fold}, slice_make(text, len));
 		pattern_set_free(s);
 	}
 }

@@ -16,7 +16,7 @@
 	"{'name':'dot','source':{'value':'.'}},"                  \
 	"{'name':'back','source':{'value':'a\\\\b'}},"            \
 	"{'name':'utf','source':{'value':'\\u00f6~_.-'}},"        \
-	"{'name':'nested','source':{'value':'xph-model-0001'}},"   \
+	"{'name':'nested','source':{'value':'xph-model-0001'}},"  \
 	"{'name':'long','source':{'value':'sk-value-02'}}],"
 #define BIND(subs)                                                                  \
 	KEYS "'bindings':[{'name':'b','match':{'hosts':['a.test']},'auth':{'type':" \

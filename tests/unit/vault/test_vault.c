@@ -241,10 +241,12 @@ static void test_next_worker_gets_the_same(void **arg)
 
 static void test_broken_blob_is_refused(void **arg)
 {
+	static const char no_credential[] =
+		"{'revision':1,'bindings':[{'name':'b','match':{'hosts':['a.test']},"
+		"'auth':{'type':'bearer','credential':'k'}}]}";
 	static const char *const blobs[] = {"", "{}", "{'revision':0}",
 		"{'revision':1,'credentials':[{'name':'k','source':{'value':'v'}}]}",
-		"{'revision':1,'bindings':[{'name':'b','match':{'hosts':['a.test']},"
-		"'auth':{'type':'bearer','credential':'k'}}]}"};
+		no_credential};
 	struct fixture f;
 
 	fixture_open(&f);
