@@ -1,7 +1,6 @@
 /* Which binding a request gets, which bindings may stand side by side, and where they may be. U and
  * S numbers are lines of the conformance catalogue, C numbers cases of peers' failures. */
-#include "fixture.h"
-
+#include "tests/unit/vault/fixture.h"
 #include "vault/vault_int.h"
 
 #define DOC_MAX 65536

@@ -1,6 +1,5 @@
 /* Paths that two readers may see differently. S numbers are lines of the conformance catalogue. */
-#include "fixture.h"
-
+#include "tests/unit/vault/fixture.h"
 #include "vault/path_guard.h"
 
 #define PATH_MAX_LEN 512

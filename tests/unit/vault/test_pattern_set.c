@@ -1,6 +1,5 @@
 /* The search for many texts, against a naive one. */
-#include "fixture.h"
-
+#include "tests/unit/vault/fixture.h"
 #include "vault/pattern_set.h"
 
 #define TEXT_MAX 200

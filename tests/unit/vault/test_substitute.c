@@ -1,7 +1,6 @@
 /* Placeholders in path, query and header fields. S numbers are lines of the conformance catalogue,
  * C numbers cases of peers' failures. */
-#include "fixture.h"
-
+#include "tests/unit/vault/fixture.h"
 #include "vault/vault_int.h"
 
 /* Credentials for every binding here. */

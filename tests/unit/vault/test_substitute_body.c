@@ -1,7 +1,6 @@
 /* Placeholders in bodies. S numbers are lines of the conformance catalogue, C numbers cases of
  * peers' failures. */
-#include "fixture.h"
-
+#include "tests/unit/vault/fixture.h"
 #include "vault/substitute_int.h"
 
 #define JSON "application/json"

@@ -1,10 +1,9 @@
 /* Revisions, views, and what the next worker gets. U numbers are lines of the conformance
  * catalogue.
  */
-#include "fixture.h"
-
 #include <errno.h>
 
+#include "tests/unit/vault/fixture.h"
 #include "vault/redact.h"
 #include "vault/vault_json.h"
 

@@ -1,9 +1,8 @@
 /* What a vault document may say, and what a refused one is answered. U numbers are lines of the
  * conformance catalogue, C numbers cases of peers' failures. */
-#include "fixture.h"
-
 #include <jansson.h>
 
+#include "tests/unit/vault/fixture.h"
 #include "vault/vault_json.h"
 
 #define DOC_MAX 262144
