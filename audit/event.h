@@ -51,12 +51,15 @@ struct audit_event {
 	enum audit_verdict verdict;
 	enum reason reason;
 	struct slice method;
-	struct slice url;  /* as the client sent it, scheme and authority included; event_json
-			      drops userinfo and masks secret query values */
-	struct slice host; /* the name that was judged, or the address */
-	struct slice via;  /* "proxy", "connect", "redirect" */
-	struct slice alpn; /* "http/1.1", "h2", empty */
-	struct slice rule; /* policy_rule_text */
+	struct slice url;     /* as the client sent it, scheme and authority included; event_json
+				 drops userinfo and masks secret query values */
+	struct slice host;    /* the name that was judged, or the address */
+	struct slice via;     /* "proxy", "connect", "redirect" */
+	struct slice alpn;    /* "http/1.1", "h2", empty */
+	struct slice rule;    /* policy_rule_text */
+	struct slice binding; /* name of the credential binding */
+	struct slice proof;   /* which facts about the origin held, when there is a vault */
+	uint64_t revision;    /* of the vault, 0 if there is none */
 	struct slice user_agent;
 	struct netaddr addr; /* the address we connected to */
 	bool has_addr;

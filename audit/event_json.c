@@ -63,6 +63,7 @@ void event_rec_set(struct event_rec *r, const struct audit_event *e)
 	r->up = e->up;
 	r->down = e->down;
 	r->ms = e->ms;
+	r->revision = e->revision;
 	r->uid = e->uid;
 	r->count = e->count;
 	r->port = e->port;
@@ -80,6 +81,8 @@ void event_rec_set(struct event_rec *r, const struct audit_event *e)
 	event_rec_text(r, &at, EVENT_VIA, e->via, EVENT_VIA_MAX);
 	event_rec_text(r, &at, EVENT_ALPN, e->alpn, EVENT_ALPN_MAX);
 	event_rec_text(r, &at, EVENT_RULE, e->rule, AUDIT_RULE_MAX);
+	event_rec_text(r, &at, EVENT_BINDING, e->binding, EVENT_BINDING_MAX);
+	event_rec_text(r, &at, EVENT_PROOF, e->proof, EVENT_PROOF_MAX);
 	event_rec_text(r, &at, EVENT_AGENT, e->user_agent, AUDIT_AGENT_MAX);
 }
 
@@ -262,7 +265,13 @@ size_t event_json_body(
 	p = event_put_text(p, text[EVENT_ALPN]);
 	p = event_put(p, SLICE(",\"rule\":"));
 	p = event_put_text(p, text[EVENT_RULE]);
-	p = event_put(p, SLICE(",\"binding\":null,\"revision\":null,\"uid\":"));
+	p = event_put(p, SLICE(",\"binding\":"));
+	p = event_put_text(p, text[EVENT_BINDING]);
+	p = event_put(p, SLICE(",\"revision\":"));
+	p = event_put_known(p, r->revision != 0, r->revision);
+	p = event_put(p, SLICE(",\"proof\":"));
+	p = event_put_text(p, text[EVENT_PROOF]);
+	p = event_put(p, SLICE(",\"uid\":"));
 	p = event_put_known(p, r->uid != AUDIT_UID_NONE, r->uid);
 	p = event_put(p, SLICE(",\"user_agent\":"));
 	p = event_put_text(p, text[EVENT_AGENT]);

@@ -10,6 +10,8 @@
 #define EVENT_HOST_MAX 255 /* a name in normal form has at most 253 bytes */
 #define EVENT_VIA_MAX 16
 #define EVENT_ALPN_MAX 16
+#define EVENT_BINDING_MAX 64
+#define EVENT_PROOF_MAX 48
 #define EVENT_SANDBOX_MAX 128
 #define EVENT_CUT_MARK "\xe2\x80\xa6" /* ends a text that was cut */
 #define EVENT_CUT_MARK_LEN (sizeof(EVENT_CUT_MARK) - 1)
@@ -22,17 +24,21 @@ enum event_text {
 	EVENT_VIA,
 	EVENT_ALPN,
 	EVENT_RULE,
+	EVENT_BINDING,
+	EVENT_PROOF,
 	EVENT_AGENT,
 	EVENT_TEXT_MAX
 };
 
 #define EVENT_TEXT_BYTES                                                                      \
 	(URL_CLEAN_MAX + EVENT_HOST_MAX + AUDIT_METHOD_MAX + EVENT_VIA_MAX + EVENT_ALPN_MAX + \
-		AUDIT_RULE_MAX + AUDIT_AGENT_MAX + 6 * EVENT_CUT_MARK_LEN)
+		AUDIT_RULE_MAX + AUDIT_AGENT_MAX + EVENT_BINDING_MAX + EVENT_PROOF_MAX +      \
+		8 * EVENT_CUT_MARK_LEN)
 
 struct event_rec {
 	uint64_t start_us;
 	uint64_t up, down, ms;
+	uint64_t revision;
 	uint32_t uid;
 	uint32_t count;
 	uint16_t port;

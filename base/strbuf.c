@@ -29,13 +29,20 @@ void strbuf_init_fixed(struct strbuf *b, char *mem, size_t size)
 	*b = (struct strbuf){.p = mem, .cap = size, .max = size - 1, .fixed = true};
 }
 
+static void strbuf_drop(struct strbuf *b)
+{
+	if (b->wipe && b->p)
+		explicit_bzero(b->p, b->cap);
+	free(b->p);
+}
+
 void strbuf_fini(struct strbuf *b)
 {
 	if (b->fixed) {
 		strbuf_clear(b);
 		return;
 	}
-	free(b->p);
+	strbuf_drop(b);
 	strbuf_init(b, b->max);
 }
 
@@ -56,7 +63,17 @@ static void strbuf_grow(struct strbuf *b, size_t len)
 		cap = cap <= b->max / 2 ? cap * 2 : b->max + 1;
 	if (cap > b->max + 1)
 		cap = b->max + 1;
-	b->p = xrealloc(b->p, cap);
+	if (b->wipe) {
+		/* realloc would leave a copy behind */
+		char *p = xmalloc(cap);
+
+		if (b->len > 0)
+			memcpy(p, b->p, b->len);
+		strbuf_drop(b);
+		b->p = p;
+	} else {
+		b->p = xrealloc(b->p, cap);
+	}
 	b->cap = cap;
 }
 

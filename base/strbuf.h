@@ -8,6 +8,7 @@ struct strbuf {
 	size_t len;
 	size_t cap;
 	size_t max;
+	bool wipe;  /* set after init: memory is wiped before it is given back */
 	bool fixed; /* over the caller's memory */
 	bool full;  /* something did not fit and was left out */
 };

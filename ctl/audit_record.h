@@ -29,6 +29,7 @@
 	X(RULE, "rule")             \
 	X(BINDING, "binding")       \
 	X(REVISION, "revision")     \
+	X(PROOF, "proof")           \
 	X(UID, "uid")               \
 	X(USER_AGENT, "user_agent") \
 	X(COUNT, "count")           \

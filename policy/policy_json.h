@@ -8,7 +8,7 @@
 #define POLICY_DOC_MAX (16u << 20) /* bytes: 100,000 rules take about 6 MiB */
 
 /* Empty, white space, `null` and `{}` are deny-all. `egress[i]` is named in the message:
- * "egress[2]: target "http://x": …". Unknown defaultAction or action: refused. Unknown fields are
+ * "egress[2]: target "http://x": ...". Unknown defaultAction or action: refused. Unknown fields are
  * ignored, field names compared without case, duplicates: last wins (as the replaced server).
  * max_rules 0: no cap. *out has one reference. */
 CHECKED int policy_json_decode(

@@ -31,6 +31,18 @@
 	X(NAME_MISMATCH, 403, "name_mismatch", "SNI, authority and Host must be one name")         \
 	X(METHOD_NOT_FORWARDED, 403, "method_not_forwarded",                                       \
 		"TRACE and TRACK are never forwarded")                                             \
+	X(BINDING_AMBIGUOUS, 403, "binding_ambiguous",                                             \
+		"more than one credential binding matches this request")                           \
+	X(PATH_AMBIGUOUS, 403, "path_ambiguous",                                                   \
+		"the path of a bound host has segments that two readers see differently")          \
+	X(WRITE_WITHOUT_BINDING, 403, "write_without_binding",                                     \
+		"a write to a bound host that no binding covers, or with a credential of its own") \
+	X(PLACEHOLDER_FOR_OTHER_HOST, 403, "placeholder_for_other_host",                           \
+		"a placeholder in the target or a field, where nothing binds it")                  \
+	X(KEY_TO_UNBOUND_HOST, 403, "key_to_unbound_host",                                         \
+		"a key of the vault in the target or a field")                                     \
+	X(IDENTITY_UNPROVEN, 403, "identity_unproven",                                             \
+		"a key goes only to an origin whose identity is proven")                           \
 	X(MALFORMED, 400, "malformed", "the request is malformed or ambiguous")                    \
 	X(EXPECTATION, 417, "expectation_failed", "only Expect: 100-continue is known")            \
 	X(HEAD_TOO_LARGE, 431, "head_too_large", "the request head is too large")                  \
@@ -49,6 +61,9 @@
 	X(UPSTREAM_TIMEOUT, 504, "upstream_timeout", "the origin did not answer in time")          \
 	X(UPSTREAM_MALFORMED, 502, "upstream_malformed", "the origin's answer is malformed")       \
 	X(UPSTREAM_UPGRADE, 502, "upstream_upgrade", "the origin upgraded without being asked")    \
+	X(ENCODED_ANSWER, 502, "encoded_answer",                                                   \
+		"a bound host answered in a coding that cannot be searched for keys")              \
+	X(KEY_IN_ANSWER, 0, "key_in_answer", "a key in an encoded answer ended it")                \
 	X(UPSTREAM_ABORTED, 0, "upstream_aborted", "the origin broke off its answer")              \
 	X(OVERLOADED, 503, "overloaded", "the audit trail or a limit has no room")                 \
 	X(INTERRUPTED, 0, "interrupted", "the worker ended while this was open")                   \

@@ -182,14 +182,14 @@ static void conn_emit(struct conn *c, const char *p, size_t len)
 
 	if (c->error)
 		return;
-	if (!c->ssl) {
+	if (!c->ssl)
 		conn_send(c, &iov, 1);
-		return;
-	}
-	if (SSL_write(c->ssl, p, (int)len) <= 0) {
+	else if (SSL_write(c->ssl, p, (int)len) <= 0) {
 		ERR_clear_error();
 		c->error = E_TLS;
 	}
+	if (c->keyed && p == c->io->scratch)
+		explicit_bzero(c->io->scratch, len);
 }
 
 static void conn_release_scratch(struct io *io)
@@ -335,6 +335,8 @@ void conn_fini(struct conn *c)
 		io->out_len = 0;
 	}
 	if (io->scratch_owner == c) {
+		if (c->keyed)
+			explicit_bzero(io->scratch, io->scratch_len);
 		io->scratch_owner = NULL;
 		io->scratch_len = 0;
 	}

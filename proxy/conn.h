@@ -34,11 +34,12 @@ struct conn {
 	const char *failure;  /* what went wrong in TLS, for a person; static; NULL: nothing */
 	bool bad_certificate; /* it was the origin's certificate */
 	int error;            /* first failure of the socket, sticky */
-	bool connecting;      /* on_drained will tell that connect() is through */
-	bool reading;         /* read_event is on */
-	bool drained;   /* the last recv came back short: not tried again before the next event */
-	bool ended;     /* the peer sent FIN */
-	bool tls_ended; /* the peer sent close_notify */
+	bool keyed;      /* what is written may hold a key: scratch is wiped when it has gone */
+	bool connecting; /* on_drained will tell that connect() is through */
+	bool reading;    /* read_event is on */
+	bool drained;    /* the last recv came back short: not tried again before the next event */
+	bool ended;      /* the peer sent FIN */
+	bool tls_ended;  /* the peer sent close_notify */
 };
 
 /* Takes fd, which must be non-blocking. Events are off. ops and arg can be set again at any time.

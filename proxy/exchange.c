@@ -8,9 +8,12 @@
 #include "proxy/rewrite.h"
 #include "proxy/session.h"
 #include "proxy/upstream.h"
+#include "vault/vault.h"
 
 static const uint8_t exchange_moves[EXCHANGE_STATE_MAX] = {
-	[EXCHANGE_NEW] = BIT(EXCHANGE_DIAL) | BIT(EXCHANGE_SENT) | BIT(EXCHANGE_DONE),
+	[EXCHANGE_COLLECT] = BIT(EXCHANGE_DIAL) | BIT(EXCHANGE_SENT) | BIT(EXCHANGE_DONE),
+	[EXCHANGE_NEW] = BIT(EXCHANGE_COLLECT) | BIT(EXCHANGE_DIAL) | BIT(EXCHANGE_SENT) |
+		BIT(EXCHANGE_DONE),
 	[EXCHANGE_DIAL] = BIT(EXCHANGE_SENT) | BIT(EXCHANGE_DONE),
 	[EXCHANGE_SENT] = BIT(EXCHANGE_RESPONSE) | BIT(EXCHANGE_DIAL) | BIT(EXCHANGE_DONE),
 	[EXCHANGE_RESPONSE] = BIT(EXCHANGE_DONE),
@@ -74,6 +77,12 @@ void exchange_event(const struct exchange *ex, struct audit_event *e)
 	e->via = session_via_name(s);
 	e->alpn = s->tls ? SLICE("http/1.1") : SLICE_EMPTY;
 	e->rule = slice_make(ex->rule, ex->rule_len);
+	if (ex->keyed.view) {
+		e->revision = vault_view_revision(ex->keyed.view);
+		e->proof = slice_make(ex->keyed.facts_text, ex->keyed.facts_len);
+		if (ex->keyed.binding)
+			e->binding = binding_name(ex->keyed.binding);
+	}
 	e->user_agent = ex->user_agent;
 	e->addr = ex->addr;
 	e->has_addr = ex->has_addr;
@@ -120,6 +129,7 @@ void exchange_free(struct exchange *ex)
 	px = ex->px;
 	exchange_drop_upstream(ex);
 	exchange_record(ex);
+	keyed_fini(ex);
 	deadline_remove(&px->deadlines, &ex->long_deadline);
 	policy_unref(ex->policy);
 	arena_fini(&ex->arena);
@@ -191,21 +201,41 @@ enum reason exchange_admit_address(const struct netaddr *a, void *arg)
 	return ex->slot ? r : REASON_OVERLOADED;
 }
 
+/* Collected content: with keys in it if it is whole, else as it came, and the rest follows. */
+static void exchange_send_collected(struct exchange *ex, const struct h1_head *h)
+{
+	ex->body_started = true;
+	if (ex->keyed.body_whole) {
+		keyed_write_body(ex, h, &ex->upstream->conn);
+		return;
+	}
+	ex->up += ex->keyed.body->len;
+	upstream_send_body(ex->upstream, strbuf_slice(ex->keyed.body));
+}
+
 /* The head goes out. It is read again from the arena when other heads were read meanwhile. */
 static void exchange_send(struct exchange *ex)
 {
 	struct h1_head *h = &ex->px->request;
 
-	if (ex->state == EXCHANGE_DIAL) {
+	if (ex->state != EXCHANGE_NEW) {
 		enum h1_error error = h1_request_decode(ex->raw, h);
 
 		REQUIRE(error == H1_OK);
 	}
+	if (!keyed_proof(ex, ex->upstream->verified)) {
+		exchange_refuse(
+			ex, REASON_IDENTITY_UNPROVEN, "the origin's certificate was not verified");
+		return;
+	}
 	exchange_move(ex, EXCHANGE_SENT);
 	ex->long_deadline.at_ms = ex->start_mono_ms + EXCHANGE_LONG_MS;
 	upstream_send_head(ex->upstream, ex);
-	if (!ex->has_content) {
-		upstream_send_end(ex->upstream, NULL);
+	if (ex->keyed.body)
+		exchange_send_collected(ex, h);
+	if (ex->request_ended) {
+		if (!ex->keyed.body)
+			upstream_send_end(ex->upstream, NULL);
 		upstream_flush(ex->upstream);
 		return;
 	}
@@ -223,7 +253,7 @@ static void on_exchange_dialled(const struct dial_result *result, void *arg)
 		exchange_refuse(ex, result->reason, result->detail);
 		return;
 	}
-	ex->upstream = upstream_new(ex->px, &ex->target, ex->https, d, &result->addr);
+	ex->upstream = upstream_new(ex->px, &ex->target, ex->https, d, result);
 	exchange_send(ex);
 }
 
@@ -252,12 +282,20 @@ void exchange_start(struct exchange *ex)
 
 bool exchange_wants_body(const struct exchange *ex)
 {
+	if (ex->state == EXCHANGE_COLLECT)
+		return true;
 	return (ex->state == EXCHANGE_SENT || ex->state == EXCHANGE_RESPONSE) && ex->upstream &&
 		!conn_backlogged(&ex->upstream->conn);
 }
 
 void exchange_body(struct exchange *ex, struct slice content)
 {
+	if (ex->state == EXCHANGE_COLLECT) {
+		strbuf_add(ex->keyed.body, content);
+		if (ex->keyed.body->len > KEYED_BODY_MAX)
+			exchange_start(ex); /* too long to put keys in: it goes as it is */
+		return;
+	}
 	if (!ex->upstream)
 		return;
 	ex->body_started = true;
@@ -268,6 +306,11 @@ void exchange_body(struct exchange *ex, struct slice content)
 void exchange_end(struct exchange *ex, const struct fields *trailers)
 {
 	ex->request_ended = true;
+	if (ex->state == EXCHANGE_COLLECT) {
+		ex->keyed.body_whole = true;
+		exchange_start(ex);
+		return;
+	}
 	if (ex->upstream)
 		upstream_send_end(ex->upstream, trailers);
 }
@@ -312,15 +355,30 @@ void exchange_response_head(struct exchange *ex, struct h1_head *h)
 	ex->ops->head(ex->driver, h);
 }
 
-void exchange_response_body(struct exchange *ex, struct slice content)
+static void on_exchange_content(void *arg, struct slice piece)
 {
-	ex->down += content.len;
-	ex->ops->body(ex->driver, content);
+	struct exchange *ex = arg;
+
+	ex->down += piece.len;
+	ex->ops->body(ex->driver, piece);
 }
 
-void exchange_response_end(struct exchange *ex, const struct fields *trailers)
+bool exchange_response_body(struct exchange *ex, struct slice content)
 {
+	return keyed_content(ex, content, false, on_exchange_content, ex);
+}
+
+void exchange_response_end(struct exchange *ex, struct fields *trailers)
+{
+	bool whole = keyed_content(ex, SLICE_EMPTY, true, on_exchange_content, ex);
+
+	keyed_trailers(ex, trailers);
 	exchange_move(ex, EXCHANGE_DONE);
+	if (!whole) {
+		ex->reason = REASON_KEY_IN_ANSWER;
+		ex->ops->reset(ex->driver);
+		return;
+	}
 	exchange_record(ex);
 	ex->ops->end(ex->driver, trailers);
 }

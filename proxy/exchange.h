@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "proxy/admit.h"
 #include "proxy/dial.h"
+#include "proxy/keyed.h"
 
 #define EXCHANGE_TRIES_MAX \
 	2 /* a kept connection may have died under a request that can be repeated */
@@ -44,8 +45,9 @@ struct client_ops {
 
 enum exchange_state {
 	EXCHANGE_NEW,
-	EXCHANGE_DIAL,     /* no connection to the origin yet */
-	EXCHANGE_SENT,     /* the head is on its way */
+	EXCHANGE_COLLECT, /* content comes in before anything goes out: a key will be put into it */
+	EXCHANGE_DIAL,    /* no connection to the origin yet */
+	EXCHANGE_SENT,    /* the head is on its way */
 	EXCHANGE_RESPONSE, /* the final head went to the client */
 	EXCHANGE_DONE,
 	EXCHANGE_STATE_MAX
@@ -88,7 +90,7 @@ struct exchange {
 	uint64_t up, down;
 	uint64_t start_wall_us, start_mono_ms;
 	struct deadline long_deadline;
-	struct exchange *spare_next;
+	struct keyed keyed;
 	struct arena arena;
 };
 
@@ -122,9 +124,10 @@ void exchange_abort(struct exchange *ex, enum reason reason);
 /* --- from the origin's driver --- */
 
 void exchange_response_head(struct exchange *ex, struct h1_head *h);
-void exchange_response_body(struct exchange *ex, struct slice content);
+/* False when the answer must end here (a key in an encoded one): the caller reports the failure. */
+CHECKED bool exchange_response_body(struct exchange *ex, struct slice content);
 /* The origin's connection is no longer this exchange's when this is called. */
-void exchange_response_end(struct exchange *ex, const struct fields *trailers);
+void exchange_response_end(struct exchange *ex, struct fields *trailers);
 void exchange_upstream_drained(struct exchange *ex);
 /* The connection failed or broke the rules; ex->upstream is gone already. retry: nothing came back
  * and the connection had been used before. */

@@ -139,6 +139,25 @@ static void exchange_connect(struct exchange *ex)
 	ex->ops->end(ex->driver, NULL);
 }
 
+/* The origin hears of this request when its content is here: then its length is known. */
+static void exchange_collect(struct exchange *ex, const struct h1_head *h)
+{
+	struct h1_head *go_on = &ex->px->response;
+
+	ex->keyed.body = xcalloc(1, sizeof(*ex->keyed.body));
+	strbuf_init(ex->keyed.body, KEYED_BODY_MAX + IO_PLAIN_BYTES);
+	exchange_move(ex, EXCHANGE_COLLECT);
+	if (fields_have(&h->fields, FIELD_EXPECT)) {
+		go_on->status = 100;
+		go_on->reason = SLICE("Continue");
+		go_on->framing = H1_NO_CONTENT;
+		go_on->fields.n = 0;
+		go_on->fields.seen = 0;
+		ex->ops->head(ex->driver, go_on);
+	}
+	ex->ops->want_more(ex->driver);
+}
+
 void exchange_head(struct exchange *ex, struct slice raw)
 {
 	struct h1_head *h = &ex->px->request;
@@ -169,10 +188,18 @@ void exchange_head(struct exchange *ex, struct slice raw)
 		exchange_refuse(ex, ex->reason, NULL);
 		return;
 	}
+	ex->reason = keyed_admit(ex, h, &t, &wrong);
+	if (!reason_allows(ex->reason)) {
+		exchange_refuse(ex, ex->reason, wrong);
+		return;
+	}
 	if (fields_have(&h->fields, FIELD_EXPECT) &&
 		!slice_ieq(field_text(&h->fields, FIELD_EXPECT), SLICE("100-continue"))) {
 		exchange_refuse(ex, REASON_EXPECTATION, NULL);
 		return;
 	}
-	exchange_start(ex);
+	if (keyed_wants_body(ex, h))
+		exchange_collect(ex, h);
+	else
+		exchange_start(ex);
 }

@@ -28,7 +28,10 @@
 	X(ACCEPT_ENCODING, "accept-encoding")                     \
 	X(CONTENT_TYPE, "content-type")                           \
 	X(AUTHORIZATION, "authorization")                         \
-	X(ORIGIN, "origin")
+	X(ORIGIN, "origin")                                       \
+	X(CONTENT_ENCODING, "content-encoding")                   \
+	X(RANGE, "range")                                         \
+	X(IF_RANGE, "if-range")
 
 enum field_id {
 	FIELD_OTHER,

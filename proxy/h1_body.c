@@ -119,6 +119,7 @@ void h1_body_init(struct h1_body *b, enum h1_framing framing, uint64_t length)
 	/* A line grows by one blank at most when it is written in our form. */
 	strbuf_init(&b->trailers, H1_TRAILERS_MAX + FIELDS_MAX);
 	strbuf_init(&b->line, H1_TRAILERS_MAX);
+	b->trailers.wipe = b->line.wipe = true; /* a bound host could put a key there */
 	switch (framing) {
 	case H1_NO_CONTENT:
 		break;

@@ -407,7 +407,7 @@ static ssize_t h1_client_read(struct h1_client *h, struct slice *in)
 	ssize_t n;
 
 	if (h->saved_len == 0) {
-		n = conn_read(&h->session->conn, io->plain, sizeof(io->plain));
+		n = conn_read(&h->session->conn, io->plain, IO_PLAIN_BYTES);
 		*in = slice_make(io->plain, n > 0 ? (size_t)n : 0);
 		return n < 0 ? n : 0;
 	}

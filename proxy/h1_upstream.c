@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/secmem.h"
 #include "proxy/rewrite.h"
 
 /* Informational heads before the final one; an origin that sends them for ever is not answering. */
@@ -51,6 +52,9 @@ void on_upstream_late(void *arg)
 void upstream_send_head(struct upstream *u, struct exchange *ex)
 {
 	u->ex = ex;
+	u->conn.keyed = ex->keyed.bound_host;
+	if (u->conn.keyed && u->conn.ssl)
+		SSL_set_options(u->conn.ssl, SSL_OP_CLEANSE_PLAINTEXT);
 	u->answered = false;
 	u->keep = false;
 	u->scanned = 0;
@@ -114,7 +118,12 @@ static void upstream_finish(struct upstream *u, bool clean)
 static bool upstream_head(struct upstream *u, struct h1_head *h, struct slice rest)
 {
 	struct exchange *ex = u->ex;
+	enum reason r = keyed_answer(ex, h);
 
+	if (r != REASON_ALLOWED) {
+		upstream_fail(u, r);
+		return false;
+	}
 	if (h->status == 101 && ex->upgrade) {
 		upstream_move(u, UPSTREAM_SWITCHED);
 		u->deadline.at_ms = 0;
@@ -137,28 +146,53 @@ static bool upstream_head(struct upstream *u, struct h1_head *h, struct slice re
 	return true;
 }
 
+/* A head that comes in parts from a bound host may hold a key, so its parts lie in locked memory.
+ */
+static bool upstream_save(struct upstream *u, struct slice more)
+{
+	struct secmem *m = u->conn.keyed ? u->px->secmem : NULL;
+	size_t need = u->saved_len + more.len;
+
+	if (need > u->saved_cap) {
+		size_t cap = 2 * need;
+		char *p = m ? secmem_alloc(m, cap) : xmalloc(cap);
+
+		if (!p)
+			return false;
+		if (u->saved_len > 0)
+			memcpy(p, u->saved, u->saved_len);
+		upstream_drop_saved(u->px, u->saved);
+		u->saved = p;
+		u->saved_cap = cap;
+	}
+	memcpy(u->saved + u->saved_len, more.p, more.len);
+	u->saved_len = need;
+	return true;
+}
+
 /* Takes a head off the front of *in; its beginning may lie in u->saved. False as upstream_head. */
 static bool upstream_read_head(struct upstream *u, struct slice *in)
 {
 	enum h1_error error = H1_OK;
 	struct slice whole = *in;
+	struct proxy *px = u->px;
 	size_t before = u->saved_len;
 	char *parts;
 	ssize_t n;
 	bool ours;
 
 	if (before > 0) {
-		u->saved = xrealloc(u->saved, before + in->len);
-		memcpy(u->saved + before, in->p, in->len);
-		u->saved_len = before + in->len;
+		if (!upstream_save(u, *in)) {
+			upstream_fail(u, REASON_OVERLOADED);
+			return false;
+		}
 		whole = slice_make(u->saved, u->saved_len);
 	}
 	n = h1_head_end(whole, &u->scanned, &error);
 	if (n == E_MORE) {
-		if (before == 0) {
-			u->saved = xmalloc(in->len);
-			memcpy(u->saved, in->p, in->len);
-			u->saved_len = in->len;
+		if (before == 0 && !upstream_save(u, *in)) {
+			upstream_fail(u, REASON_OVERLOADED);
+			return false;
 		}
 		*in = slice_from(*in, in->len);
 		return true;
@@ -173,10 +207,10 @@ static bool upstream_read_head(struct upstream *u, struct slice *in)
 	}
 	parts = u->saved; /* the head points into it until it was handed up */
 	u->saved = NULL;
-	u->saved_len = u->scanned = 0;
+	u->saved_len = u->saved_cap = u->scanned = 0;
 	*in = slice_from(*in, (size_t)n - before);
 	ours = upstream_head(u, &u->px->response, *in);
-	free(parts);
+	upstream_drop_saved(px, parts);
 	return ours;
 }
 
@@ -196,8 +230,10 @@ static bool upstream_input(struct upstream *u, struct slice in)
 		}
 		switch (h1_body_next(&u->body, &in, &content)) {
 		case H1_BODY_CONTENT:
-			exchange_response_body(u->ex, content);
-			break;
+			if (exchange_response_body(u->ex, content))
+				break;
+			upstream_fail(u, REASON_KEY_IN_ANSWER);
+			return false;
 		case H1_BODY_MORE:
 			return true;
 		case H1_BODY_END:
@@ -229,7 +265,7 @@ static void upstream_ended(struct upstream *u, ssize_t why)
 /* In the pool: session tickets are welcome, everything else ends it. */
 static void upstream_idle_readable(struct upstream *u)
 {
-	if (conn_read(&u->conn, u->px->io->plain, sizeof(u->px->io->plain)) != -EAGAIN)
+	if (conn_read(&u->conn, u->px->io->plain, IO_PLAIN_BYTES) != -EAGAIN)
 		upstream_free(u);
 }
 
@@ -251,7 +287,7 @@ static void on_upstream_readable(void *arg)
 			u->deadline.at_ms = 0; /* it is the client who is slow */
 			break;
 		}
-		n = conn_read(&u->conn, io->plain, sizeof(io->plain));
+		n = conn_read(&u->conn, io->plain, IO_PLAIN_BYTES);
 		if (n == -EAGAIN)
 			break;
 		if (n < 0) {

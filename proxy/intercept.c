@@ -19,8 +19,9 @@ enum intercept_how intercept_check(
 	const struct proxy_config *c = &px->config;
 	bool pass = write_hosts_match(c->pass_through, authority_name(target)) != WRITE_NO;
 
-	/* without a vault no host has a binding, so `bound` opens none */
 	if (c->intercept == PROXY_INTERCEPT_ALL && !pass)
+		return INTERCEPT_OPEN;
+	if (c->intercept == PROXY_INTERCEPT_BOUND && !pass && keyed_binds(px, target))
 		return INTERCEPT_OPEN;
 	admit_tunnel(c, target, how);
 	return how->allow ? INTERCEPT_PASS : INTERCEPT_REFUSE;

@@ -26,7 +26,7 @@ int proxy_new(struct event_base *base, struct tls *tls, struct resolver *resolve
 	struct audit *audit, struct secmem *secmem, struct proxy **out)
 {
 	struct proxy *px = xcalloc(1, sizeof(*px));
-	int ret = io_new(&px->io);
+	int ret = io_new(secmem, &px->io);
 
 	if (ret < 0) {
 		free(px);

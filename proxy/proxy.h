@@ -76,7 +76,7 @@ struct proxy {
 	struct map *pool;               /* idle upstream connections by name, port and scheme */
 	struct upstream_list upstreams; /* all of them, the pool's least recently used first */
 	size_t n_idle;
-	size_t descriptors; /* for sessions and their origins: two of them each, or idle ones */
+	size_t descriptors;     /* for sessions and their origins: two of them each, or idle ones */
 	struct exchange *spare; /* one freed exchange, kept warm for the next */
 	struct listener *listeners[PROXY_LISTENERS_MAX];
 	size_t n_listeners;

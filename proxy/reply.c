@@ -14,6 +14,8 @@
 #define BY_EXACT_HOST                                                           \
 	("an exact entry in AGENTIC_WRITE_HOSTS, or EGRESS_PRIVATE_NAMES with " \
 	 "a CIDR rule, would allow it")
+#define BY_BINDING \
+	"a credential binding for host, method and path, or EGRESS_UNBOUND_WRITES, would allow it"
 #define BY_WRITE_HOST "naming the host in AGENTIC_WRITE_HOSTS would allow it"
 
 static const char *const reply_remedies[REASON_MAX] = {
@@ -27,6 +29,12 @@ static const char *const reply_remedies[REASON_MAX] = {
 	[REASON_READ_WITH_UPGRADE] = BY_WRITE_HOST,
 	[REASON_METHOD_OVERRIDE] = BY_WRITE_HOST,
 	[REASON_CANNOT_INSPECT] = BY_WRITE_HOST,
+	[REASON_BINDING_AMBIGUOUS] = "bindings that do not overlap would allow it",
+	[REASON_PATH_AMBIGUOUS] = "use a path without dot segments and encoded separators",
+	[REASON_WRITE_WITHOUT_BINDING] = BY_BINDING,
+	[REASON_PLACEHOLDER_FOR_OTHER_HOST] = "a binding for this host would allow it",
+	[REASON_KEY_TO_UNBOUND_HOST] = "use the placeholder in place of the key",
+	[REASON_IDENTITY_UNPROVEN] = "an origin whose certificate is verified would get it",
 	[REASON_REBINDING_WRITE] = BY_EXACT_HOST,
 	[REASON_NAME_MISMATCH] = "use one name in CONNECT, SNI and Host",
 };

@@ -224,16 +224,21 @@ size_t rewrite_request_head(struct exchange *ex, struct h1_head *h, struct conn 
 
 	total = write_slice(c, h->method);
 	total += write_slice(c, SLICE(" "));
-	total += write_slice(c, ex->path_query);
+	total += keyed_write_target(ex, c);
 	total += write_slice(c, SLICE(" HTTP/1.1\r\nHost: "));
 	total += write_slice(c, slice_make(host, host_len));
 	total += write_slice(c, SLICE("\r\n"));
 	if (ex->upgrade)
 		total += write_upgrade(&h->fields, c);
 	rewrite_request_fields(&h->fields);
-	total += rewrite_fields(&h->fields, c);
-	*chunked = h->framing == H1_CHUNKED;
-	if (*chunked)
+	if (ex->keyed.bound_host || ex->keyed.strip)
+		total += keyed_write_fields(ex, &h->fields, c);
+	else
+		total += rewrite_fields(&h->fields, c);
+	*chunked = h->framing == H1_CHUNKED && !ex->keyed.body_whole;
+	if (ex->keyed.body_whole)
+		total += rewrite_length(c, keyed_body_len(ex, h));
+	else if (*chunked)
 		total += write_slice(c, SLICE("Transfer-Encoding: chunked\r\n"));
 	else if (h->framing == H1_LENGTH)
 		total += rewrite_length(c, h->length);

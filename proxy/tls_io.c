@@ -8,6 +8,7 @@
 #include <openssl/bio.h>
 
 #include "base/arena.h"
+#include "base/secmem.h"
 
 static int on_bio_read(BIO *bio, char *buf, int len)
 {
@@ -36,12 +37,29 @@ static long on_bio_ctrl(BIO *bio, int cmd, long arg, void *p)
 	return cmd == BIO_CTRL_FLUSH || cmd == BIO_CTRL_DUP ? 1 : 0;
 }
 
-int io_new(struct io **out)
+static void io_free_plain(struct io *io)
+{
+	if (io->secmem) {
+		secmem_release(io->secmem, io->scratch);
+		secmem_release(io->secmem, io->plain);
+	} else {
+		free(io->scratch);
+		free(io->plain);
+	}
+}
+
+int io_new(struct secmem *secmem, struct io **out)
 {
 	struct io *io = xcalloc(1, sizeof(*io));
 
+	io->secmem = secmem;
+	io->scratch = secmem ? secmem_alloc(secmem, IO_RECORD) : xmalloc(IO_RECORD);
+	io->plain = secmem ? secmem_alloc(secmem, IO_PLAIN_BYTES) : xmalloc(IO_PLAIN_BYTES);
+
 	io->method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "egress");
-	if (!io->method) {
+	if (!io->method || !io->scratch || !io->plain) {
+		io_free_plain(io);
+		BIO_meth_free(io->method);
 		free(io);
 		return -ENOMEM;
 	}
@@ -56,6 +74,7 @@ void io_free(struct io *io)
 {
 	if (!io)
 		return;
+	io_free_plain(io);
 	BIO_meth_free(io->method);
 	free(io);
 }

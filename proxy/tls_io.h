@@ -14,6 +14,7 @@
 #include "base/err.h"
 
 struct conn;
+struct secmem;
 
 #define IO_RECORD 16384          /* plaintext of a full TLS record (RFC 8446 5.1) */
 #define IO_IN_BYTES (4 * 16640)  /* four full records, so a download reads 64 KiB at once */
@@ -28,14 +29,15 @@ struct io {
 	struct conn *scratch_owner;
 	size_t scratch_len;
 	BIO_METHOD *method;
-	char scratch[IO_RECORD]; /* head and first content, composed here and sent by one SSL_write
-				  */
-	char plain[IO_PLAIN_BYTES];
+	struct secmem *secmem;
+	char *scratch; /* IO_RECORD: head and first content, sent by one SSL_write */
+	char *plain;   /* IO_PLAIN_BYTES: what the last read gave */
 	char in[IO_IN_BYTES];
 	char out[IO_OUT_BYTES];
 };
 
-CHECKED int io_new(struct io **out);
+/* secmem: where scratch and plain lie, because both may hold a key; NULL: ordinary memory. */
+CHECKED int io_new(struct secmem *secmem, struct io **out);
 void io_free(struct io *io);
 
 /* Puts a BIO that reads and writes through c under ssl. */

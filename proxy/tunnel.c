@@ -56,6 +56,21 @@ bool tunnel_is_allowed(const struct tunnel *t)
 	return reason_allows(admit_address(c, c->policy, &ex->target, &now, &ex->addr));
 }
 
+static void tunnel_put(void *arg, struct slice piece)
+{
+	conn_write(arg, piece);
+}
+
+/* What a bound host sends is searched for keys, also behind a 101. */
+static void tunnel_write(
+	struct tunnel *t, const struct conn *from, struct conn *to, struct slice bytes, bool end)
+{
+	if (from == &t->origin)
+		(void)keyed_content(t->ex, bytes, end, tunnel_put, to);
+	else
+		conn_write(to, bytes);
+}
+
 /* Bytes from one side to the other until there are none, or the other side is slow. 0, or negative
  * when the tunnel is over. */
 static int tunnel_pump(
@@ -66,11 +81,12 @@ static int tunnel_pump(
 	ssize_t n;
 
 	while (!*ended && !conn_backlogged(to)) {
-		n = conn_read(from, io->plain, sizeof(io->plain));
+		n = conn_read(from, io->plain, IO_PLAIN_BYTES);
 		if (n == -EAGAIN)
 			break;
 		if (n == E_EOF) {
 			*ended = true;
+			tunnel_write(t, from, to, SLICE_EMPTY, true);
 			conn_pause(from);
 			conn_shutdown(to);
 			break;
@@ -78,7 +94,7 @@ static int tunnel_pump(
 		if (n < 0)
 			return (int)n;
 		*count += (uint64_t)n;
-		conn_write(to, slice_make(io->plain, (size_t)n));
+		tunnel_write(t, from, to, slice_make(io->plain, (size_t)n), false);
 		if (++reads >= TUNNEL_READS_MAX && !conn_buffered(from))
 			break;
 	}
@@ -195,7 +211,7 @@ struct tunnel *tunnel_switch(
 	upstream_free(ex->upstream);
 	ex->upstream = NULL;
 	t->connected = true;
-	conn_write(&s->conn, to_client);
+	tunnel_write(t, &t->origin, &s->conn, to_client, false);
 	ex->down += to_client.len;
 	conn_flush(&s->conn);
 	conn_write(&t->origin, to_origin);

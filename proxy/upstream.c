@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/map.h"
+#include "base/secmem.h"
 
 /* The idle connections of one origin; lives in the pool's map while it has any. */
 struct upstream_host {
@@ -57,12 +58,13 @@ struct upstream *upstream_find(struct proxy *px, const struct authority *target,
 }
 
 struct upstream *upstream_new(struct proxy *px, const struct authority *target, bool https,
-	struct dial *d, const struct netaddr *addr)
+	struct dial *d, const struct dial_result *result)
 {
 	struct upstream *u = xcalloc(1, sizeof(*u));
 
 	u->px = px;
-	u->addr = *addr;
+	u->addr = result->addr;
+	u->verified = result->verified;
 	u->key_len = upstream_key(target, https, u->key);
 	dial_take(d, &u->conn, &upstream_conn_ops, u);
 	h1_body_init(&u->body, H1_NO_CONTENT, 0);
@@ -70,6 +72,14 @@ struct upstream *upstream_new(struct proxy *px, const struct authority *target, 
 	TAILQ_INSERT_TAIL(&px->upstreams, u, link);
 	conn_want_read(&u->conn);
 	return u;
+}
+
+void upstream_drop_saved(struct proxy *px, char *saved)
+{
+	if (saved && px->secmem && secmem_holds(px->secmem, saved))
+		secmem_release(px->secmem, saved);
+	else
+		free(saved);
 }
 
 void upstream_free(struct upstream *u)
@@ -81,7 +91,7 @@ void upstream_free(struct upstream *u)
 	deadline_remove(&u->px->deadlines, &u->deadline);
 	conn_fini(&u->conn);
 	h1_body_fini(&u->body);
-	free(u->saved);
+	upstream_drop_saved(u->px, u->saved);
 	free(u);
 }
 
@@ -100,8 +110,9 @@ static void upstream_evict(struct proxy *px)
 
 void upstream_make_room(struct proxy *px)
 {
-	while (px->n_idle > 0 && (px->n_idle > UPSTREAM_IDLE_MAX ||
-					 2 * px->n_sessions + px->n_idle > px->descriptors))
+	while (px->n_idle > 0 &&
+		(px->n_idle > UPSTREAM_IDLE_MAX ||
+			2 * px->n_sessions + px->n_idle > px->descriptors))
 		upstream_evict(px);
 }
 

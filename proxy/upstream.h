@@ -28,8 +28,9 @@ struct upstream {
 	struct netaddr addr;
 	struct h1_body body;
 	char *saved; /* a head that came in parts */
-	size_t saved_len, scanned;
+	size_t saved_len, saved_cap, scanned;
 	struct deadline deadline;
+	bool verified; /* its certificate was */
 	bool used_before;
 	bool answered;                   /* a byte of the response to the current request came */
 	bool keep;                       /* may go to the pool when the exchange is over */
@@ -47,7 +48,7 @@ struct upstream *upstream_find(struct proxy *px, const struct authority *target,
 	enum reason (*admit)(const struct netaddr *a, void *arg), void *arg);
 /* A new one, from a finished dial. */
 struct upstream *upstream_new(struct proxy *px, const struct authority *target, bool https,
-	struct dial *d, const struct netaddr *addr);
+	struct dial *d, const struct dial_result *result);
 /* Closes it. Its exchange is not told. */
 void upstream_free(struct upstream *u);
 /* Closes idle ones that hold descriptors which the sessions may need: after either has grown. */
@@ -71,5 +72,7 @@ void upstream_want_more(struct upstream *u);
 
 extern const struct conn_ops upstream_conn_ops;
 void on_upstream_late(void *arg);
+/* Frees the memory of a head that came in parts; wiped where it may have held a key. */
+void upstream_drop_saved(struct proxy *px, char *saved);
 /* The exchange is over and the connection sound: into the pool, or closed. */
 void upstream_release(struct upstream *u);

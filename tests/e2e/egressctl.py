@@ -566,7 +566,7 @@ def case_policy_check_verdicts():
             want_in("--address", doc["note"], "note")
     out, _ = ctl("policy", "check", "--config", "config.yaml", "POST", "https://docs.test/",
                  code=1)
-    for part in ("blocked", "method_not_read", "rule 1: allow docs.test", "docs.test among the"):
+    for part in ("blocked", "method_not_read", "rule 1: allow docs.test", "AGENTIC_WRITE_HOSTS"):
         want_in(part, out, "text")
 
 

@@ -23,7 +23,7 @@ THIRD_PARTY = [
     (r"ares\.h", "dns/"),
     (r"yaml\.h", "control/settings_yaml"),
     (r"nghttp2/.*", "proxy/h2_"),
-    (r"zlib\.h", "proxy/relay"),
+    (r"zlib\.h", "proxy/keyed_answer"),
     (r"(libnftnl|libmnl)/.*", "nft/"),
     (r"cmocka\.h", ""),
 ]

@@ -41,7 +41,7 @@ static void test_all_fields_stand_in_the_fixed_order(void **state)
 		"\"host\":\"docs.test\",\"port\":443,\"addr\":\"10.1.2.3\",\"status\":200,"
 		"\"up\":10,\"down\":18446744073709551615,\"ms\":5,\"via\":\"connect\","
 		"\"alpn\":\"h2\",\"rule\":\"allow docs.test\",\"binding\":null,"
-		"\"revision\":null,\"uid\":1000,\"user_agent\":\"curl/8\"");
+		"\"revision\":null,\"proof\":null,\"uid\":1000,\"user_agent\":\"curl/8\"");
 }
 
 static void test_what_is_not_known_is_null(void **state)
@@ -53,7 +53,7 @@ static void test_what_is_not_known_is_null(void **state)
 		"\"kind\":\"start\",\"verdict\":\"allowed\",\"reason\":\"allowed\","
 		"\"method\":null,\"url\":null,\"host\":null,\"port\":null,\"addr\":null,"
 		"\"status\":null,\"up\":0,\"down\":0,\"ms\":0,\"via\":null,\"alpn\":null,"
-		"\"rule\":null,\"binding\":null,\"revision\":null,\"uid\":null,"
+		"\"rule\":null,\"binding\":null,\"revision\":null,\"proof\":null,\"uid\":null,"
 		"\"user_agent\":null");
 }
 
@@ -166,6 +166,8 @@ static void test_worst_text_fits_the_bound(void **state)
 	memset(text, 1, sizeof(text));
 	memset(&e.addr, 0xfe, sizeof(e.addr));
 	e.method = e.url = e.host = e.via = e.alpn = e.rule = e.user_agent = all;
+	e.binding = e.proof = all;
+	e.revision = UINT64_MAX;
 	e.has_addr = true;
 	e.port = e.status = UINT16_MAX;
 	e.up = e.down = e.ms = UINT64_MAX;

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "audit/event_json.h"
+#include "base/arena.h"
 #include "base/strbuf.h"
 
 #define FIXTURE_TIME_US UINT64_C(1767323045678901) /* 2026-01-02T03:04:05.678901Z */
@@ -61,8 +62,9 @@ static inline char *fixture_line(const struct audit_event *e)
 
 static inline void fixture_text(const struct strbuf *b, const char *want)
 {
-	char *got = strndup(b->p ? b->p : "", b->len);
+	char *got = xcalloc(1, b->len + 1);
 
+	memcpy(got, strbuf_slice(b).p, b->len);
 	assert_string_equal(got, want);
 	free(got);
 }

@@ -156,7 +156,7 @@ static int setup(void **state)
 	bed = bed_new("");
 	for (size_t i = 0; i < BULK; i++)
 		bulk[i] = (char)(i * 2654435761u >> 13);
-	return io_new(&io);
+	return io_new(NULL, &io);
 }
 
 static int teardown(void **state)

@@ -29,7 +29,7 @@ static int setup(void **state)
 	int fds[2];
 
 	base = event_base_new();
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds) < 0 || io_new(&io) < 0)
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds) < 0 || io_new(NULL, &io) < 0)
 		return -1;
 	conn_init(&conn, fds[0], io, base, &no_ops, NULL);
 	peer = fds[1];

@@ -1,0 +1,156 @@
+/* A request's head and body with keys in them: written piece by piece into the connection's
+ * scratch, which is locked, leaves by one SSL_write, and is wiped. Comes after keyed_proof. */
+#include "proxy/conn.h"
+#include "proxy/exchange.h"
+#include "proxy/keyed.h"
+#include "proxy/rewrite.h"
+#include "vault/vault.h"
+
+/* A connection as the sink of a substitution; counts what it takes. */
+struct conn_sink {
+	struct conn *c;
+	size_t len;
+};
+
+static void conn_sink_put(void *arg, struct slice piece)
+{
+	struct conn_sink *s = arg;
+
+	conn_write(s->c, piece);
+	s->len += piece.len;
+}
+
+size_t keyed_write_target(struct exchange *ex, struct conn *c)
+{
+	const struct binding *b = ex->keyed.binding;
+	struct slice rest = ex->path_query, path = slice_cut(&rest, '?');
+	struct conn_sink sink = {c, 0};
+	struct substitute_sink out = {conn_sink_put, &sink};
+
+	if (!b) {
+		conn_write(c, ex->path_query);
+		return ex->path_query.len;
+	}
+	substitute_text(b, SURFACE_PATH, SLICE_EMPTY, path, SUBSTITUTE_PERCENT, &out, NULL);
+	if (rest.p) {
+		conn_sink_put(&sink, SLICE("?"));
+		substitute_query(b, rest, &out, NULL);
+	}
+	return sink.len;
+}
+
+/* Fields that carry a credential, `_` read as `-` (an origin may do so too). */
+static bool field_is_credential(struct slice name)
+{
+	static const struct slice names[] = {SLICE("authorization"), SLICE("cookie"),
+		SLICE("x-api-key"), SLICE("api-key"), SLICE("apikey"), SLICE("x-auth-token"),
+		SLICE("x-access-token"), SLICE("x-goog-api-key"), SLICE("private-token"),
+		SLICE("x-amz-security-token"), SLICE("openai-organization"),
+		SLICE("openai-project")};
+	char folded[32];
+
+	if (name.len > sizeof(folded))
+		return false;
+	for (size_t i = 0; i < name.len; i++)
+		folded[i] = name.p[i] == '_' ? '-' : ascii_lower(name.p[i]);
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (slice_eq(slice_make(folded, name.len), names[i]))
+			return true;
+	return false;
+}
+
+/* Fields by which an origin could be told of another host or client, while a key is with them. */
+static bool field_forwards(struct slice name)
+{
+	return slice_ieq(name, SLICE("forwarded")) || slice_ieq(name, SLICE("x-host")) ||
+		(name.len > 12 && slice_ieq(slice_first(name, 12), SLICE("x-forwarded-")));
+}
+
+/* Towards a bound host an answer must be readable and whole: a key can be fetched a byte at a time.
+ */
+static bool field_hides_answer(const struct field *x)
+{
+	return x->id == FIELD_ACCEPT_ENCODING || x->id == FIELD_RANGE || x->id == FIELD_IF_RANGE ||
+		slice_ieq(x->name, SLICE("sec-websocket-extensions"));
+}
+
+static enum substitute_style field_style(const struct field *x)
+{
+	return x->id == FIELD_AUTHORIZATION ? SUBSTITUTE_BASIC : SUBSTITUTE_RAW;
+}
+
+static void keyed_write_field(struct exchange *ex, const struct field *x, struct conn_sink *sink)
+{
+	const struct keyed *k = &ex->keyed;
+	struct substitute_sink out = {conn_sink_put, sink};
+	size_t replaced;
+
+	if (k->bound_host && field_hides_answer(x))
+		return;
+	if (k->body && x->id == FIELD_EXPECT)
+		return; /* the client was told to go on by us */
+	if (k->binding && (binding_sets_field(k->binding, x->name) || field_forwards(x->name)))
+		return;
+	if (k->strip && substitute_find_placeholder(k->view, x->value).len > 0)
+		return;
+	replaced = k->binding ? substitute_text(k->binding, SURFACE_HEADER, x->name, x->value,
+					field_style(x), NULL, NULL)
+			      : 0;
+	if (replaced == 0 && k->own_credentials_out && field_is_credential(x->name))
+		return;
+	conn_sink_put(sink, x->name);
+	conn_sink_put(sink, SLICE(": "));
+	if (replaced > 0)
+		substitute_text(
+			k->binding, SURFACE_HEADER, x->name, x->value, field_style(x), &out, NULL);
+	else
+		conn_sink_put(sink, x->value);
+	conn_sink_put(sink, SLICE("\r\n"));
+}
+
+size_t keyed_write_fields(struct exchange *ex, const struct fields *f, struct conn *c)
+{
+	const struct keyed *k = &ex->keyed;
+	struct conn_sink sink = {c, 0};
+
+	for (size_t i = 0; i < f->n; i++)
+		keyed_write_field(ex, &f->v[i], &sink);
+	if (k->bound_host)
+		conn_sink_put(&sink, SLICE("Accept-Encoding: identity\r\n"));
+	if (!k->binding)
+		return sink.len;
+	for (size_t i = 0; i < binding_n_fields(k->binding); i++) {
+		struct binding_field x = binding_field(k->binding, i);
+
+		conn_sink_put(&sink, x.name);
+		conn_sink_put(&sink, SLICE(": "));
+		conn_sink_put(&sink, x.prefix);
+		conn_sink_put(&sink, x.value);
+		conn_sink_put(&sink, SLICE("\r\n"));
+	}
+	return sink.len;
+}
+
+static struct slice media_type(const struct h1_head *h)
+{
+	const struct field *type = fields_find(&h->fields, FIELD_CONTENT_TYPE);
+
+	return type ? type->value : SLICE_EMPTY;
+}
+
+uint64_t keyed_body_len(const struct exchange *ex, const struct h1_head *h)
+{
+	size_t len = 0;
+
+	substitute_body(ex->keyed.binding, media_type(h), strbuf_slice(ex->keyed.body), NULL, &len);
+	return len;
+}
+
+void keyed_write_body(struct exchange *ex, const struct h1_head *h, struct conn *c)
+{
+	struct conn_sink sink = {c, 0};
+	struct substitute_sink out = {conn_sink_put, &sink};
+
+	substitute_body(ex->keyed.binding, media_type(h), strbuf_slice(ex->keyed.body), &out, NULL);
+	ex->up += sink.len;
+}
