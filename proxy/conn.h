@@ -8,8 +8,9 @@
  * read from the peer (design 6, the one rule of back-pressure). */
 #pragma once
 
-#include <event2/event_struct.h>
 #include <sys/types.h>
+
+#include <event2/event_struct.h>
 
 #include "base/slice.h"
 #include "proxy/tls_io.h"

@@ -1,9 +1,10 @@
 /* The life of one request and its response. See exchange.h for who calls; the moves between states
  * are in exchange_moves. */
-#include "proxy/exchange_int.h"
+#include "proxy/exchange.h"
 
 #include "audit/audit.h"
 #include "base/clock.h"
+#include "proxy/exchange_int.h"
 #include "proxy/reply.h"
 #include "proxy/rewrite.h"
 #include "proxy/session.h"

@@ -1,14 +1,13 @@
 /* HTTP/1.1 towards origins: writes the request that an exchange hands down, reads the response and
  * hands it up. Connections come from upstream.c. What an origin may not do (malformed framing, an
  * answer that nobody asked for, a 101 unasked) ends the connection and becomes a 502. */
-#include "proxy/upstream.h"
-
 #include <errno.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/secmem.h"
 #include "proxy/rewrite.h"
+#include "proxy/upstream.h"
 
 /* Informational heads before the final one; an origin that sends them for ever is not answering. */
 #define UPSTREAM_1XX_MAX 32
