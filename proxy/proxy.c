@@ -11,8 +11,7 @@
 #include "proxy/session.h"
 #include "proxy/upstream.h"
 
-#define PROXY_FD_RESERVE 64 /* for files, the loop, resolvers, and those that are being accepted \
-			     */
+#define PROXY_FD_RESERVE 64 /* for files, the loop, resolvers, and what is being accepted */
 
 static size_t proxy_descriptors(void)
 {

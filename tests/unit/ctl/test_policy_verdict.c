@@ -1,9 +1,8 @@
 /* The verdict about one request: the steps of the proxy, in its order, with its words. */
-#include "ctl/policy_verdict.h"
-
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "ctl/policy_verdict.h"
 #include "policy/policy_json.h"
 #include "proxy/h1.h"
 #include "proxy/reply.h"

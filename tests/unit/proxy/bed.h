@@ -83,11 +83,14 @@ bool peer_nobody_connects(struct bed *b);
 void peer_tls_connect(struct bed *b, struct peer *p, const char *name);
 void peer_tls_accept(struct bed *b, struct peer *p);
 void peer_tls_start(struct peer *p, const char *name); /* for a handshake by hand */
+void peer_tls_finish(struct bed *b, struct peer *p);
 SSL_CTX *bed_origin_ctx(void);
 SSL_CTX *bed_client_ctx(void);
 
 void peer_send(struct bed *b, struct peer *p, const char *text);
 void peer_send_bytes(struct bed *b, struct peer *p, const char *bytes, size_t len);
+/* Beside TLS, if there is any. At most what the socket takes. */
+void peer_send_raw(struct bed *b, struct peer *p, const char *bytes, size_t len);
 /* Exactly these bytes come next. */
 void peer_expect(struct bed *b, struct peer *p, const char *text);
 void peer_expect_bytes(struct bed *b, struct peer *p, const char *bytes, size_t len);

@@ -73,7 +73,7 @@ bool peer_nobody_connects(struct bed *b)
 	return poll(&wait, 1, 0) == 0;
 }
 
-static void peer_handshake(struct bed *b, struct peer *p)
+void peer_tls_finish(struct bed *b, struct peer *p)
 {
 	for (int i = 0; i < BED_WAIT_MS; i++) {
 		struct pollfd wait = {p->fd, POLLIN, 0};
@@ -104,7 +104,7 @@ void peer_tls_start(struct peer *p, const char *name)
 void peer_tls_connect(struct bed *b, struct peer *p, const char *name)
 {
 	peer_tls_start(p, name);
-	peer_handshake(b, p);
+	peer_tls_finish(b, p);
 }
 
 void peer_tls_accept(struct bed *b, struct peer *p)
@@ -112,7 +112,7 @@ void peer_tls_accept(struct bed *b, struct peer *p)
 	p->ssl = SSL_new(bed_origin_ctx());
 	assert_int_equal(SSL_set_fd(p->ssl, p->fd), 1);
 	SSL_set_accept_state(p->ssl);
-	peer_handshake(b, p);
+	peer_tls_finish(b, p);
 }
 
 static ssize_t peer_write(struct peer *p, const char *bytes, size_t len)
@@ -161,6 +161,12 @@ void peer_send_bytes(struct bed *b, struct peer *p, const char *bytes, size_t le
 		bed_turn(b);
 	}
 	assert_int_equal(len, 0);
+	peer_settle(b, p->fd);
+}
+
+void peer_send_raw(struct bed *b, struct peer *p, const char *bytes, size_t len)
+{
+	assert_int_equal(send(p->fd, bytes, len, MSG_NOSIGNAL), len);
 	peer_settle(b, p->fd);
 }
 
