@@ -2,9 +2,12 @@
  * catalogue.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "tests/unit/vault/fixture.h"
 #include "vault/redact.h"
+#include "vault/vault_int.h"
 #include "vault/vault_json.h"
 
 static const char one_key[] =
@@ -77,6 +80,8 @@ static void test_view_carries_field_and_redactions(void **arg)
 	assert_true(secmem_holds(f.mem, binding_field(b, 0).value.p));
 	assert_true(redact_text(vault_view_redactions(view), answer, strlen(answer)));
 	assert_null(strstr(answer, "sk-first"));
+	/* The tables of the search narrow a key down. */
+	assert_true(secmem_holds(f.mem, pattern_set_get(view->keys, 0)));
 	vault_view_unref(view);
 	fixture_close(&f);
 }
@@ -399,6 +404,151 @@ static void test_a_thousand_bindings_and_credentials_work(void **arg)
 	fixture_close(&f);
 }
 
+#define PIECE 8 /* bytes of a key that may stand nowhere */
+#define KEY_LEN 40
+#define KEY_PERIOD 36
+#define SCAN (1u << 16)
+#define MAPPING_MAX (64u << 20) /* larger ones are shadows of the sanitizer */
+
+/* The key exists in clear only while a document is written; what is searched for is its complement.
+ */
+static char hidden[KEY_LEN];
+
+/* Pieces of the key in this part of memory. Its bytes are all different up to KEY_PERIOD. */
+static size_t count_pieces(const uint8_t *p, size_t len)
+{
+	uint8_t place[256] = {0}; /* of each byte, counted from 1 */
+	size_t found = 0;
+
+	for (size_t k = 0; k < KEY_PERIOD; k++)
+		place[(uint8_t)hidden[k] ^ 0xff] = (uint8_t)(k + 1);
+	for (size_t i = 0; i + PIECE <= len; i++) {
+		size_t n = 0;
+
+		while (place[p[i]] && n < PIECE &&
+			place[p[i + n]] == (place[p[i]] - 1 + n) % KEY_PERIOD + 1)
+			n++;
+		found += n == PIECE;
+	}
+	return found;
+}
+
+static size_t count_mapping(
+	const struct fixture *f, int fd, uint8_t *buf, uintptr_t from, uintptr_t to)
+{
+	size_t found = 0;
+
+	for (uintptr_t at = from; at < to; at += SCAN - PIECE) {
+		ssize_t n = pread(fd, buf, to - at < SCAN ? to - at : SCAN, (off_t)at);
+
+		if (n <= 0 || secmem_holds(f->mem, (const void *)at))
+			continue;
+		found += count_pieces(buf, (size_t)n);
+	}
+	return found;
+}
+
+/* Of everything that this process can write, but for the locked memory and the buffer. */
+static size_t count_in_memory(const struct fixture *f)
+{
+	static uint8_t buf[SCAN];
+	FILE *maps = fopen("/proc/self/maps", "re");
+	int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+	size_t found = 0;
+	char line[512];
+
+	assert_non_null(maps);
+	assert_true(fd >= 0);
+	while (fgets(line, sizeof(line), maps)) {
+		char *end;
+		uintptr_t from = strtoul(line, &end, 16);
+		uintptr_t to = strtoul(end + 1, &end, 16);
+		uintptr_t own = (uintptr_t)buf;
+
+		if (strncmp(end, " rw", 3) != 0 || to - from > MAPPING_MAX)
+			continue;
+		if (own >= from && own < to) {
+			found += count_mapping(f, fd, buf, from, own);
+			from = own + sizeof(buf);
+		}
+		found += count_mapping(f, fd, buf, from, to);
+	}
+	(void)fclose(maps);
+	(void)close(fd);
+	explicit_bzero(buf, sizeof(buf));
+	return found;
+}
+
+/* A document with the key, written to where the caller wipes it. */
+static size_t write_secret_doc(char *doc, size_t size)
+{
+	size_t len = (size_t)snprintf(doc, size,
+		"{\"credentials\":[{\"name\":\"k\",\"source\":{"
+		"\"value\":\"");
+
+	for (size_t i = 0; i < KEY_LEN; i++)
+		doc[len++] = (char)~hidden[i];
+	return len +
+		(size_t)snprintf(doc + len, size - len,
+			"\"}}],\"bindings\":[{\"name\":\"b\",\"match\":{\"hosts\":[\"a.test\"]}"
+			",\"auth\":{\"type\":\"bearer\",\"credential\":\"k\",\"substitutions\":[{"
+			"\"credential\":\"k\",\"placeholder\":\"ph-model-1\",\"in\":[\"header\","
+			"\"query\"]}]}}]}");
+}
+
+/* The same with what a person may get wrong around the key. */
+static void load_secret(struct fixture *f, char *doc, size_t size)
+{
+	size_t len = write_secret_doc(doc, size);
+
+	assert_int_equal(vault_load(f->vault, slice_make(doc, len), &f->rules, &f->msg), 0);
+	for (size_t cut = len - 1; cut > len - 100; cut -= 9)
+		assert_true(vault_load(f->vault, slice_make(doc, cut), &f->rules, &f->msg) < 0);
+	explicit_bzero(doc, size);
+}
+
+static void work_with_secret(struct fixture *f)
+{
+	struct vault *next = vault_new(f->mem);
+	struct vault_view *view = vault_view_get(f->vault);
+	const struct binding *b = fixture_bound(view, "a.test", "/");
+	size_t len;
+	char *blob = vault_encode(f->vault, &len);
+
+	assert_int_equal(vault_decode(next, slice_make(blob, len), &f->msg), 0);
+	assert_int_equal(substitute_text(b, SURFACE_HEADER, SLICE("authorization"),
+				 SLICE("Basic dTpwaC1tb2RlbC0x"), SUBSTITUTE_BASIC, NULL, &len),
+		1);
+	assert_int_equal(substitute_query(b, SLICE("a=ph-model-1"), NULL, &len), 1);
+	assert_int_equal(substitute_find_key(view, SLICE("ph-model-1")).len, 0);
+	free(vault_state_json(f->vault));
+	secmem_release(f->mem, blob);
+	vault_free(next);
+	vault_view_unref(view);
+}
+
+/* Design 3.4: not in the heap, freed or not, not on the stack, not in what was read. */
+static void test_no_piece_of_a_key_is_in_ordinary_memory(void **arg)
+{
+	char doc[1024];
+	char *planted;
+	struct fixture f;
+
+	for (size_t i = 0; i < KEY_LEN; i++)
+		hidden[i] = (char)~("abcdefghijklmnopqrstuvwxyz0123456789"[i * 7 % 36]);
+	fixture_open(&f);
+	load_secret(&f, doc, sizeof(doc));
+	work_with_secret(&f);
+	assert_int_equal(count_in_memory(&f), 0);
+	/* A copy on purpose is found. */
+	planted = xmalloc(PIECE);
+	for (size_t i = 0; i < PIECE; i++)
+		planted[i] = (char)~hidden[3 + i];
+	assert_int_equal(count_in_memory(&f), 1);
+	free(planted);
+	fixture_close(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -414,6 +564,7 @@ int main(void)
 		cmocka_unit_test(test_policy_change_is_checked_against_bindings),
 		cmocka_unit_test(test_full_memory_refuses_and_keeps_what_is_there),
 		cmocka_unit_test(test_every_shortage_of_memory_is_clean),
+		cmocka_unit_test(test_no_piece_of_a_key_is_in_ordinary_memory),
 		cmocka_unit_test(test_a_thousand_bindings_and_credentials_work),
 	};
 

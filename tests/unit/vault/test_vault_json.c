@@ -735,6 +735,8 @@ static void test_allocators_are_given_back(void **arg)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		/* First: a document before it would hide what the test is about. */
+		cmocka_unit_test(test_allocators_are_given_back),
 		cmocka_unit_test(test_documents),
 		cmocka_unit_test(test_credentials),
 		cmocka_unit_test(test_matches),
@@ -750,7 +752,6 @@ int main(void)
 		cmocka_unit_test(test_list_limits),
 		cmocka_unit_test(test_index_limit),
 		cmocka_unit_test(test_syntax_errors_quote_nothing),
-		cmocka_unit_test(test_allocators_are_given_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
