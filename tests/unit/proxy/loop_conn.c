@@ -1,7 +1,5 @@
 /* Connections by themselves: both ends of a socket pair are a struct conn, or one is a script.
  * Clear and TLS: back-pressure, what is held and pending, moving, putting back, ends. */
-#include "proxy/conn.h"
-
 #include <errno.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -9,6 +7,7 @@
 #include <event2/event.h>
 
 #include "base/arena.h"
+#include "proxy/conn.h"
 #include "proxy/tls.h"
 #include "tests/unit/proxy/bed.h"
 

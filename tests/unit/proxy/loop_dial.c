@@ -1,6 +1,4 @@
 /* Dialling: addresses in turn, what ends it at once, time limits, calling off at each state. */
-#include "proxy/dial.h"
-
 #include <arpa/inet.h>
 #include <errno.h>
 #include <sys/socket.h>
@@ -9,6 +7,7 @@
 #include <event2/event.h>
 #include <openssl/ssl.h>
 
+#include "proxy/dial.h"
 #include "tests/unit/proxy/bed.h"
 
 struct asked {

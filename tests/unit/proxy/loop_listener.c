@@ -1,7 +1,5 @@
 /* Accepting: real sockets, the limit of connections, running out of descriptors; whose socket it is
  * and where it wanted to go before a redirect. */
-#include "proxy/listener.h"
-
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/netfilter_ipv4.h>
@@ -13,6 +11,7 @@
 
 #include "audit/event.h"
 #include "proxy/client_uid.h"
+#include "proxy/listener.h"
 #include "proxy/origdst.h"
 #include "tests/unit/proxy/bed.h"
 

@@ -1,13 +1,12 @@
 /* The first bytes behind CONNECT or a redirect, and what becomes of them: TLS that is opened,
  * passed or refused, HTTP, silence, and everything else. */
-#include "proxy/session.h"
-
 #include <sys/socket.h>
 #include <sys/time.h>
 
 #include <event2/event.h>
 #include <openssl/bio.h>
 
+#include "proxy/session.h"
 #include "tests/unit/proxy/bed.h"
 
 #define OK_HI "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"

@@ -1,13 +1,12 @@
 /* Tunnels behind CONNECT, of bytes that are neither HTTP nor TLS: half-closes, counts,
  * back-pressure, failures, and what a new policy does to one. */
-#include "proxy/tunnel.h"
-
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <event2/event.h>
 
 #include "proxy/session.h"
+#include "proxy/tunnel.h"
 #include "tests/unit/proxy/bed.h"
 
 #define BULK (4u << 20)

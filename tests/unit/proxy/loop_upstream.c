@@ -1,7 +1,5 @@
 /* Kept connections to origins: their limits, what ends them, and that a keep-alive request over
  * TLS on both sides costs two reads and two writes. */
-#include "proxy/upstream.h"
-
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -9,6 +7,7 @@
 #include <event2/event.h>
 
 #include "base/arena.h"
+#include "proxy/upstream.h"
 #include "tests/unit/proxy/bed.h"
 
 #define OK_HI "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"

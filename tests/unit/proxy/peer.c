@@ -92,9 +92,12 @@ void peer_tls_finish(struct bed *b, struct peer *p)
 
 void peer_tls_start(struct peer *p, const char *name)
 {
+	char host[HOSTNAME_MAX + 1];
+
 	p->ssl = SSL_new(bed_client_ctx());
 	if (name) {
-		assert_int_equal(SSL_set_tlsext_host_name(p->ssl, name), 1);
+		assert_true(slice_to_cstr(slice_str(name), host, sizeof(host)));
+		assert_int_equal(SSL_set_tlsext_host_name(p->ssl, host), 1);
 		assert_int_equal(SSL_set1_host(p->ssl, name), 1);
 	}
 	assert_int_equal(SSL_set_fd(p->ssl, p->fd), 1);

@@ -1,7 +1,6 @@
 /* The one decision, by tables: requests (policy, rule, ports, write hosts, pinned names, literal
  * addresses), CONNECT (the table of the design), tunnels, and the address that is connected to. */
 #include "proxy/admit.h"
-
 #include "proxy/h1.h"
 #include "tests/unit/policy/fixture.h"
 

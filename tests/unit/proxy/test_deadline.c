@@ -1,7 +1,5 @@
 /* Time limits: when they fire, what the fired may do to the list, and that an idle proxy has no
  * timer. */
-#include "proxy/deadline.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -10,6 +8,7 @@
 #include <event2/event.h>
 
 #include "base/clock.h"
+#include "proxy/deadline.h"
 
 struct bomb {
 	struct deadlines *all;

@@ -1,8 +1,7 @@
 /* Our own answers: every reason that has a status, in text and JSON; nothing that a client wrote
  * comes back; the line of the trail that an answer names. */
-#include "proxy/reply.h"
-
 #include "base/arena.h"
+#include "proxy/reply.h"
 #include "tests/unit/proxy/bed.h"
 
 /* What the driver was told. */

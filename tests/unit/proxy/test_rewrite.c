@@ -1,6 +1,4 @@
 /* Heads as they go on. What is written is read at the other end of a socket pair. */
-#include "proxy/rewrite.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -11,6 +9,7 @@
 #include <event2/event.h>
 
 #include "base/arena.h"
+#include "proxy/rewrite.h"
 
 static struct event_base *base;
 static struct io *io;
