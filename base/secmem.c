@@ -34,6 +34,7 @@ struct secmem {
 	size_t page;
 	size_t used;
 	char *first_free; /* no free block lies before it */
+	char *top;        /* nothing was ever given out from here on */
 	bool locked;
 };
 
@@ -158,6 +159,7 @@ int secmem_new(size_t size, struct secmem **out)
 		return ret;
 	}
 	m->first_free = m->base;
+	m->top = m->base;
 	*secmem_block(m->base) = (struct secmem_block){SECMEM_FREE, size - SECMEM_ALIGN};
 	*out = m;
 	return m->locked ? 0 : SECMEM_DEGRADED;
@@ -169,7 +171,8 @@ void secmem_close(struct secmem *m)
 		return;
 	/* Whoever still has a block would read from pages that are gone. */
 	REQUIRE(m->used == 0);
-	explicit_bzero(m->base, m->size);
+	/* Pages that were never used stay so: each would have to be made first. */
+	explicit_bzero(m->base, (size_t)(m->top - m->base));
 	munmap(m->base - m->page, m->size + 2 * m->page);
 	free(m);
 }
@@ -214,6 +217,8 @@ static void secmem_take(struct secmem *m, char *at, size_t need)
 	}
 	b->mark = SECMEM_USED;
 	m->used += SECMEM_ALIGN + b->len;
+	if (at + SECMEM_ALIGN + b->len > m->top)
+		m->top = at + SECMEM_ALIGN + b->len;
 }
 
 void *secmem_alloc(struct secmem *m, size_t len)

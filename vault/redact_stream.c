@@ -13,9 +13,8 @@
  *   any      all bytes
  * Only a key with an empty line in it or a line end before it reaches the last level and delays
  * every piece. An event of a server-sent stream ends in an empty line and passes at once. */
-#include "vault/redact_int.h"
-
 #include "base/err.h"
+#include "vault/redact_int.h"
 
 enum redact_class { REDACT_OTHER, REDACT_CHAR, REDACT_CR, REDACT_LF };
 
@@ -23,26 +22,7 @@ enum redact_class { REDACT_OTHER, REDACT_CHAR, REDACT_CR, REDACT_LF };
  * JSON or HTML: quotes, brackets, comma, white space. */
 static enum redact_class redact_class(char c)
 {
-	static const char others[128] = {['!'] = 1,
-		['#'] = 1,
-		['$'] = 1,
-		['%'] = 1,
-		['&'] = 1,
-		['*'] = 1,
-		['+'] = 1,
-		['-'] = 1,
-		['.'] = 1,
-		['/'] = 1,
-		[':'] = 1,
-		[';'] = 1,
-		['='] = 1,
-		['?'] = 1,
-		['@'] = 1,
-		['\\'] = 1,
-		['^'] = 1,
-		['_'] = 1,
-		['|'] = 1,
-		['~'] = 1};
+	static const char others[] = "!#$%&*+-./:;=?@\\^_|~";
 	char lower = ascii_lower(c);
 
 	if ((lower >= 'a' && lower <= 'z') || ascii_digit(c))
@@ -51,7 +31,7 @@ static enum redact_class redact_class(char c)
 		return REDACT_LF;
 	if (c == '\r')
 		return REDACT_CR;
-	return (uint8_t)c < sizeof(others) && others[(uint8_t)c] ? REDACT_CHAR : REDACT_OTHER;
+	return memchr(others, c, sizeof(others) - 1) ? REDACT_CHAR : REDACT_OTHER;
 }
 
 /* Trailing runs of a text, read from its end. */

@@ -269,7 +269,7 @@ static void test_basic_is_spelled_as_its_text_and_its_secret(void **state)
 		seen_fini(&s);
 		/* Without padding, and as base64url. */
 		memcpy(url, coded, n);
-		while (url[n - 1] == '=')
+		while (n > 0 && url[n - 1] == '=')
 			n--;
 		for (size_t j = 0; j < n; j++)
 			url[j] = url[j] == '+' ? '-' : url[j] == '/' ? '_' : url[j];
