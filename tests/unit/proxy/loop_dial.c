@@ -19,9 +19,33 @@ struct asked {
 };
 
 static struct bed *bed;
+static int connect_errno, socket_errno;
 static struct asked asked;
 static struct dial *dial;
 static struct peer origin;
+
+int __real_connect(int fd, const struct sockaddr *addr, socklen_t len);
+int __wrap_connect(int fd, const struct sockaddr *addr, socklen_t len);
+int __real_socket(int domain, int type, int protocol);
+int __wrap_socket(int domain, int type, int protocol);
+
+int __wrap_connect(int fd, const struct sockaddr *addr, socklen_t len)
+{
+	if (connect_errno) {
+		errno = connect_errno;
+		return -1;
+	}
+	return __real_connect(fd, addr, len);
+}
+
+int __wrap_socket(int domain, int type, int protocol)
+{
+	if (socket_errno) {
+		errno = socket_errno;
+		return -1;
+	}
+	return __real_socket(domain, type, protocol);
+}
 
 static enum reason on_admit(const struct netaddr *a, void *arg)
 {
@@ -53,6 +77,7 @@ static const struct dial_ops ops = {on_admit, on_done};
 static int setup(void **state)
 {
 	bed = bed_new("");
+	connect_errno = socket_errno = 0;
 	memset(&asked, 0, sizeof(asked));
 	asked.conn.fd = -1;
 	asked.conn.io = bed->px->io;
@@ -197,6 +222,49 @@ static void test_name_that_does_not_resolve(void **state)
 	assert_true(asked.result.reason == REASON_RESOLVE_FAILED ||
 		asked.result.reason == REASON_RESOLVE_TIMEOUT);
 	assert_int_equal(asked.n_admit, 0);
+}
+
+static void test_errors_of_connect_have_a_text(void **state)
+{
+	static const struct {
+		int err;
+		const char *text;
+	} rows[] = {
+		{ECONNREFUSED, "connection refused"},
+		{EHOSTUNREACH, "no route to the host"},
+		{ENETUNREACH, "the network is unreachable"},
+		{ETIMEDOUT, "the connection timed out"},
+		{ECONNRESET, "the origin reset the connection"},
+		{EACCES, "the kernel refused the connection"},
+		{EPERM, "the kernel refused the connection"},
+		{EINVAL, "the connection failed"},
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		asked.n_done = asked.n_admit = 0;
+		connect_errno = rows[i].err;
+		start("two.test", bed->port, false);
+		wait_done();
+		assert_int_equal(asked.n_admit, 2);
+		assert_int_equal(asked.result.reason, REASON_CONNECT_FAILED);
+		assert_string_equal(asked.result.detail, rows[i].text);
+	}
+}
+
+/* It is we who have no room; another address would not change that. */
+static void test_no_descriptor_is_an_overload(void **state)
+{
+	static const int errors[] = {EMFILE, ENFILE};
+
+	for (size_t i = 0; i < ARRAY_LEN(errors); i++) {
+		asked.n_done = asked.n_admit = 0;
+		start("two.test", bed->port, false);
+		socket_errno = errors[i];
+		wait_done();
+		socket_errno = 0;
+		assert_int_equal(asked.n_admit, 1);
+		assert_int_equal(asked.result.reason, REASON_OVERLOADED);
+	}
 }
 
 /* --- TLS --- */
@@ -399,6 +467,8 @@ int main(void)
 		T(test_no_allowed_address_is_a_refusal),
 		T(test_overload_ends_it_at_once),
 		T(test_name_that_does_not_resolve),
+		T(test_errors_of_connect_have_a_text),
+		T(test_no_descriptor_is_an_overload),
 		T(test_tls_is_verified),
 		T(test_bad_certificate_ends_it),
 		T(test_tls_that_fails_goes_on_to_the_next_address),

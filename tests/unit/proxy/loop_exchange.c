@@ -239,6 +239,25 @@ static void test_client_gone_at_each_state(void **state)
 		BED_LINE(bed, i, "\"seq\":");
 }
 
+/* The dial is called off with its client. */
+static void test_client_gone_while_dialling(void **state)
+{
+	peer_client(bed, &client);
+	(void)snprintf(text, sizeof(text),
+		"GET https://origin.test:%u/ HTTP/1.1\r\nHost: origin.test:%u\r\n\r\n", bed->port,
+		bed->port);
+	peer_send(bed, &client, text);
+	peer_accept(bed, &origin);
+	session_free(TAILQ_FIRST(&bed->px->sessions), REASON_CLIENT_CLOSED);
+	bed_settle(bed);
+	peer_receive(&origin);
+	assert_true(origin.ended);
+	bed_close(bed);
+	assert_int_equal(bed_n_lines(bed), 1);
+	BED_LINE(bed, 0, "\"reason\":\"client_closed\"", "\"status\":null",
+		"\"addr\":\"127.0.0.1\"");
+}
+
 static void test_early_answer_while_uploading(void **state)
 {
 	open_post("Content-Length: 1000\r\n");
@@ -619,6 +638,7 @@ int main(void)
 		T(test_head_byte_by_byte),
 		T(test_client_that_closed_its_side_gets_its_answer),
 		T(test_client_gone_at_each_state),
+		T(test_client_gone_while_dialling),
 		T(test_early_answer_while_uploading),
 		T(test_answer_streams_while_uploading),
 		T(test_trailers_of_a_request_pass),

@@ -369,6 +369,54 @@ static void test_lingering_ends_by_time_bytes_or_fin(void **state)
 	}
 }
 
+/* A last answer that the client takes slowly: FIN comes behind it, and lingering begins then. */
+static void test_end_behind_an_answer_that_waits(void **state)
+{
+	for (int gone = 0; gone < 2; gone++) {
+		static char block[65536];
+		size_t sent = 0, came = 0;
+		ssize_t n;
+
+		ask_and_accept("GET", "1.1", "Connection: close\r\n\r\n");
+		(void)snprintf(text, sizeof(text), "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\n\r\n",
+			16 * sizeof(block));
+		peer_send(bed, &origin, text);
+		while (sent < 16 * sizeof(block)) {
+			n = send(origin.fd, block, sizeof(block), MSG_DONTWAIT | MSG_NOSIGNAL);
+			sent += n > 0 ? (size_t)n : 0;
+			if (n < 0 && session->state == SESSION_HTTP) { /* make room */
+				peer_receive(&client);
+				came += client.len;
+				client.len = 0;
+			}
+			bed_turn(bed);
+		}
+		for (int i = 0; i < 1000 && session->state == SESSION_HTTP; i++) {
+			bed_turn(bed);
+			if (session->state == SESSION_HTTP && recv(client.fd, block, 4096, 0) > 0)
+				came += 4096;
+		}
+		assert_int_equal(session->state, SESSION_LINGER);
+		assert_true(conn_backlogged(&session->conn));
+		if (gone) {
+			peer_close(bed, &client);
+		} else {
+			while (!client.ended) {
+				bed_turn(bed);
+				peer_receive(&client);
+				came += client.len;
+				client.len = 0;
+				assert_false(client.broken);
+			}
+			assert_true(came > 16 * sizeof(block));
+			assert_int_equal(session->deadline.at_ms, bed->now_ms + SESSION_LINGER_MS);
+			peer_close(bed, &client);
+		}
+		assert_int_equal(bed->px->n_sessions, 0);
+		again();
+	}
+}
+
 /* --- the end --- */
 
 static void test_drain_ends_the_idle_and_lets_the_busy_finish(void **state)
@@ -416,6 +464,7 @@ int main(void)
 		T(test_bytes_renew_the_origins_time),
 		T(test_client_that_takes_nothing_is_cut),
 		T(test_lingering_ends_by_time_bytes_or_fin),
+		T(test_end_behind_an_answer_that_waits),
 		T(test_drain_ends_the_idle_and_lets_the_busy_finish),
 		T(test_shutdown_is_on_record),
 	};

@@ -135,6 +135,28 @@ static void test_client_that_goes_with_both_directions_ends_it(void **state)
 	assert_int_equal(bed->px->n_sessions, 0);
 }
 
+static void test_reader_that_goes_with_a_backlog_ends_it(void **state)
+{
+	for (int up = 0; up < 2; up++) {
+		struct peer *from = up ? &client : &origin, *to = up ? &origin : &client;
+		ssize_t n;
+
+		open_tunnel();
+		do {
+			n = send(from->fd, block, sizeof(block), MSG_DONTWAIT | MSG_NOSIGNAL);
+			bed_settle(bed);
+		} while (n > 0);
+		peer_reset(bed, to);
+		bed_settle(bed);
+		assert_int_equal(bed->px->n_sessions, 0);
+		peer_close(bed, from);
+	}
+	bed_close(bed);
+	assert_int_equal(bed_n_lines(bed), 2);
+	BED_LINE(bed, 0, "\"verdict\":\"failed\"");
+	BED_LINE(bed, 1, "\"reason\":\"upstream_aborted\"", "\"verdict\":\"failed\"");
+}
+
 static void test_failed_dial_closes_the_client(void **state)
 {
 	uint16_t port = 0;
@@ -238,6 +260,7 @@ int main(void)
 		T(test_slow_reader_holds_the_other_back),
 		T(test_reset_of_either_side_ends_the_other),
 		T(test_client_that_goes_with_both_directions_ends_it),
+		T(test_reader_that_goes_with_a_backlog_ends_it),
 		T(test_failed_dial_closes_the_client),
 		T(test_address_that_is_not_allowed_is_a_refusal_on_record),
 		T(test_client_gone_while_dialling),

@@ -132,6 +132,7 @@ static void test_all_origins_keep_so_many_and_the_oldest_goes(void **state)
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
 	files.rlim_cur = files.rlim_max;
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+	bed->px->descriptors = SIZE_MAX; /* that is not the limit here */
 	for (; n < UPSTREAM_IDLE_MAX; n += UPSTREAM_IDLE_HOST_MAX) {
 		(void)snprintf(name, sizeof(name), "p%zu.test", n / UPSTREAM_IDLE_HOST_MAX);
 		keep_many(name, UPSTREAM_IDLE_HOST_MAX, origins + n);
@@ -149,6 +150,27 @@ static void test_all_origins_keep_so_many_and_the_oldest_goes(void **state)
 	assert_int_equal(bed->px->n_idle, 0);
 	for (size_t i = 0; i < ARRAY_LEN(origins); i++)
 		close(origins[i]);
+}
+
+/* Idle connections hold descriptors that sessions may need. */
+static void test_idle_connections_give_way_to_sessions(void **state)
+{
+	struct peer *p = xcalloc(4, sizeof(*p));
+	int origins[4];
+
+	keep_many("origin.test", 4, origins);
+	bed->px->descriptors = 10;
+	for (size_t i = 0; i < 4; i++) {
+		peer_client(bed, &p[i]);
+		assert_int_equal(bed->px->n_idle, i < 3 ? 4 : 2);
+	}
+	assert_true(is_closed(origins[0]) && is_closed(origins[1]));
+	assert_false(is_closed(origins[2]) || is_closed(origins[3]));
+	for (size_t i = 0; i < 4; i++) {
+		peer_close(bed, &p[i]);
+		close(origins[i]);
+	}
+	free(p);
 }
 
 static void test_idle_connection_ends_by_time(void **state)
@@ -377,6 +399,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		T(test_one_origin_keeps_so_many_and_no_more),
 		T(test_all_origins_keep_so_many_and_the_oldest_goes),
+		T(test_idle_connections_give_way_to_sessions),
 		T(test_idle_connection_ends_by_time),
 		T(test_no_connection_is_kept_where_the_setting_is_zero),
 		T(test_idle_connection_ends_by_a_byte_or_a_fin),
