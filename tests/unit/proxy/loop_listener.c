@@ -189,7 +189,7 @@ static void test_original_destination(void **state)
 
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		struct sockaddr_in *sa = (struct sockaddr_in *)&original;
-		struct sockaddr_in own;
+		struct sockaddr_in own = {0};
 		socklen_t len = sizeof(own);
 		struct netaddr a;
 		uint16_t port = 0;
