@@ -34,9 +34,10 @@ static enum redact_class redact_class(char c)
 	return memchr(others, c, sizeof(others) - 1) ? REDACT_CHAR : REDACT_OTHER;
 }
 
-/* Trailing runs of a text, read from its end. */
+/* Trailing runs of a text, read from its end, of max bytes at most. */
 struct redact_runs {
 	size_t seen;
+	size_t max[REDACT_LEVEL_MAX];
 	size_t run[REDACT_LEVEL_MAX];
 	bool over[REDACT_LEVEL_MAX];
 	enum { RUNS_NO_LF, RUNS_LF, RUNS_CR_LF } behind; /* what follows the byte read next */
@@ -59,7 +60,8 @@ static void redact_runs_byte(struct redact_runs *r, enum redact_class c)
 		r->behind = c == REDACT_CR && r->behind == RUNS_LF ? RUNS_CR_LF : RUNS_NO_LF;
 	for (int level = 0; level < REDACT_LEVEL_MAX; level++) {
 		/* A run of lines begins with a byte of a line. */
-		if (!r->over[level] && !(level == REDACT_LINES && line_end))
+		if (!r->over[level] && r->seen <= r->max[level] &&
+			!(level == REDACT_LINES && line_end))
 			r->run[level] = r->seen;
 	}
 }
@@ -76,22 +78,21 @@ static enum redact_level redact_runs_level(const struct redact_runs *r)
 
 enum redact_level redact_form_level(struct slice form)
 {
-	struct redact_runs r = {0};
+	struct redact_runs r = {.max = {form.len, form.len, form.len, form.len}};
 
 	for (size_t i = form.len; i-- > 0;)
 		redact_runs_byte(&r, redact_class(form.p[i]));
 	return redact_runs_level(&r);
 }
 
-/* Reads on towards the front of text, until no longer run could make a difference. */
-static bool redact_runs_read(
-	struct redact_runs *r, const struct redact_table *t, const char *p, size_t len)
+/* Reads on towards the front of the text. False when no run can become longer. */
+static bool redact_runs_read(struct redact_runs *r, const char *p, size_t len)
 {
 	while (len-- > 0) {
 		bool more = false;
 
 		for (int level = 0; level < REDACT_LEVEL_MAX; level++)
-			more = more || (!r->over[level] && r->seen + 1 < t->longest[level]);
+			more = more || (!r->over[level] && r->seen < r->max[level]);
 		if (!more)
 			return false;
 		redact_runs_byte(r, redact_class(p[len]));
@@ -105,16 +106,15 @@ static size_t redact_hold(const struct redact_stream *s, const char *p, size_t l
 	struct redact_runs r = {0};
 	size_t hold = 0;
 
-	if (redact_runs_read(&r, s->table, p, len))
-		(void)redact_runs_read(&r, s->table, s->held, s->held_len);
 	for (int level = 0; level < REDACT_LEVEL_MAX; level++) {
-		size_t longest = s->table->longest[level];
-		size_t run = r.run[level];
-
-		if (longest > 0 && run > longest - 1)
-			run = longest - 1;
-		if (longest > 0 && run > hold)
-			hold = run;
+		if (s->table->longest[level] > 0)
+			r.max[level] = s->table->longest[level] - 1;
+	}
+	if (redact_runs_read(&r, p, len))
+		(void)redact_runs_read(&r, s->held, s->held_len);
+	for (int level = 0; level < REDACT_LEVEL_MAX; level++) {
+		if (r.run[level] > hold)
+			hold = r.run[level];
 	}
 	return hold;
 }
