@@ -101,7 +101,8 @@ static void upstream_evict(struct proxy *px)
 	struct upstream *u;
 
 	TAILQ_FOREACH(u, &px->upstreams, link) {
-		if (u->host) {
+		/* the analyzer does not see that upstream_free takes it off the list */
+		if (u->host) { /* NOLINT(clang-analyzer-unix.Malloc) */
 			upstream_free(u);
 			return;
 		}

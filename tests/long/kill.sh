@@ -13,6 +13,7 @@ case_kills_lose_no_line()
 {
 	local ca report
 
+	# shellcheck disable=SC2119  # without settings of its own
 	need_origins && egress_need || return
 	ca=$(sha256sum "$EG_CA")
 	report=$("$PYTHON" "$BED_SRC/tests/long/kill.py" --proxy "$PX" --ca "$EG_CA" --kills "$KILLS" \
@@ -26,6 +27,7 @@ case_kills_lose_no_line()
 # The same comparison must see a lost line: one is taken out of a copy of the trail.
 case_a_lost_line_would_be_seen()
 {
+	# shellcheck disable=SC2119  # without settings of its own
 	need_origins && egress_need || return
 	via curl -sS -o /dev/null "https://read.test/hello.txt?kill=control" || fail 'no answer' || return
 	wait_for 3 grep -q kill=control "$EG_AUDIT" || fail 'no line' || return
@@ -40,6 +42,7 @@ case_policy_survives()
 {
 	local code
 
+	# shellcheck disable=SC2119  # without settings of its own
 	need_origins && egress_need || return
 	kill -9 "$(egress_worker)"
 	sleep 0.3
@@ -49,5 +52,6 @@ case_policy_survives()
 	want "$code" 403 'a denied host after a kill'
 }
 
+# shellcheck disable=SC2034  # for bed_main
 CASES=(a_lost_line_would_be_seen kills_lose_no_line policy_survives)
 bed_main "$@"

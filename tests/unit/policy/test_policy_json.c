@@ -1,11 +1,10 @@
 /* The policy document: lenient where the replaced server is, strict where leniency would open
  * something. */
-#include "policy/policy_json.h"
-
 #include <time.h>
 
 #include "base/strbuf.h"
 #include "policy/check.h"
+#include "policy/policy_json.h"
 #include "tests/unit/policy/fixture.h"
 
 static struct policy *decode_ok(const char *text)

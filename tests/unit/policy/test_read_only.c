@@ -2,9 +2,8 @@
  *
  * A row is `| request | rule context | verdict | reason |`. The request is joined by " + ", the
  * context by ";" outside of backticks. The page is the specification; this file only reads it. */
-#include "policy/read_only.h"
-
 #include "base/strbuf.h"
+#include "policy/read_only.h"
 #include "tests/unit/policy/fixture.h"
 
 #define PAGE_MAX (1u << 20)
