@@ -181,6 +181,25 @@ int strbuf_read_fd(struct strbuf *b, int fd)
 	}
 }
 
+int strbuf_pread_fd(struct strbuf *b, int fd)
+{
+	char chunk[STRBUF_READ];
+	off_t at = 0;
+	ssize_t n;
+
+	for (;;) {
+		n = pread(fd, chunk, sizeof(chunk), at);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n < 0 ? -errno : 0;
+		strbuf_add(b, slice_make(chunk, (size_t)n));
+		if (b->full)
+			return E_LIMIT;
+		at += n;
+	}
+}
+
 int strbuf_read_file(struct strbuf *b, const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -41,5 +41,7 @@ const char *strbuf_cstr(struct strbuf *b);
 
 /* Reads the whole of fd, from its current position. 0, a negated errno, or E_LIMIT past max. */
 CHECKED int strbuf_read_fd(struct strbuf *b, int fd);
+/* The same from offset 0 by pread: the position, which other processes may share, stays. */
+CHECKED int strbuf_pread_fd(struct strbuf *b, int fd);
 /* Opens, reads and closes a file. As strbuf_read_fd. */
 CHECKED int strbuf_read_file(struct strbuf *b, const char *path);

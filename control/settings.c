@@ -117,25 +117,6 @@ static int settings_take_key(struct settings_run *run, const char *key, const js
 		row->kind == KIND_LIST ? "a list of texts" : "one value");
 }
 
-int settings_read_fd(int fd, struct strbuf *text)
-{
-	char chunk[16384];
-	off_t at = 0;
-	ssize_t n;
-
-	for (;;) {
-		n = pread(fd, chunk, sizeof(chunk), at);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : 0;
-		strbuf_add(text, slice_make(chunk, (size_t)n));
-		if (text->full)
-			return E_LIMIT;
-		at += n;
-	}
-}
-
 static int settings_read_file(struct settings_run *run)
 {
 	struct strbuf text;
@@ -147,7 +128,7 @@ static int settings_read_file(struct settings_run *run)
 	if (run->src->config_fd < 0)
 		return 0;
 	strbuf_init(&text, CONFIG_TEXT_MAX);
-	ret = settings_read_fd(run->src->config_fd, &text);
+	ret = strbuf_pread_fd(&text, run->src->config_fd);
 	if (ret < 0) {
 		ret = errmsg_set(run->msg, ret,
 			"%s: %s: expected a readable file of 16 MiB at most", run->src->config_path,
@@ -205,7 +186,7 @@ static int settings_resolvers(struct settings_run *run)
 		return 0;
 	strbuf_init(&text, RESOLV_CONF_MAX);
 	if (run->src->resolv_conf_fd >= 0)
-		ret = settings_read_fd(run->src->resolv_conf_fd, &text);
+		ret = strbuf_pread_fd(&text, run->src->resolv_conf_fd);
 	if (ret == 0)
 		ret = upstreams_from_resolv_conf(strbuf_slice(&text), &run->s->dns, run->msg);
 	strbuf_fini(&text);

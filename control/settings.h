@@ -77,9 +77,6 @@ CHECKED int settings_load(
 	const struct settings_source *src, struct settings **out, struct errmsg *msg);
 void settings_free(struct settings *s);
 
-/* The whole text of a source, whose position is left alone: supervisor and worker share it. */
-CHECKED int settings_read_fd(int fd, struct strbuf *text);
-
 /* The path settings alone, before anything can be opened as descriptor: policy_file. May be NULL.
  */
 const char *settings_policy_path(char *const *env);

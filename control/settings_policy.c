@@ -14,7 +14,7 @@ static bool settings_policy_file(struct settings_run *run, const char *path)
 	int ret;
 
 	strbuf_init(&text, POLICY_DOC_MAX);
-	ret = settings_read_fd(run->src->policy_fd, &text);
+	ret = strbuf_pread_fd(&text, run->src->policy_fd);
 	if (ret < 0)
 		(void)errmsg_set(&why, ret, "%s", err_text(ret));
 	else if (slice_strip(strbuf_slice(&text)).len == 0)

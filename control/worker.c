@@ -114,7 +114,7 @@ static void worker_set_hosts(struct worker *w)
 	if (fd < 0)
 		return;
 	strbuf_init(&text, 1u << 20);
-	if (settings_read_fd(fd, &text) == 0)
+	if (strbuf_pread_fd(&text, fd) == 0)
 		resolver_set_hosts(w->resolver, strbuf_slice(&text));
 	strbuf_fini(&text);
 }

@@ -104,13 +104,28 @@ ssize_t conn_raw_read(struct conn *c, char *buf, size_t len)
 	return n;
 }
 
+/* In clear, what waits is the request itself; with a key in it, nothing of it may stay behind. */
+static void conn_free_pending(struct conn *c)
+{
+	if (c->keyed && !c->ssl && c->pending)
+		explicit_bzero(c->pending, c->pending_cap);
+	free(c->pending);
+	c->pending = NULL;
+}
+
 static void conn_pend(struct conn *c, const char *p, size_t len)
 {
 	if (c->error)
 		return;
 	if (c->pending_len + len > c->pending_cap) {
-		c->pending_cap = c->pending_len + len + 4096;
-		c->pending = xrealloc(c->pending, c->pending_cap);
+		size_t cap = c->pending_len + len + 4096;
+		char *room = xmalloc(cap);
+
+		if (c->pending_len > 0)
+			memcpy(room, c->pending, c->pending_len);
+		conn_free_pending(c);
+		c->pending = room;
+		c->pending_cap = cap;
 	}
 	memcpy(c->pending + c->pending_len, p, len);
 	c->pending_len += len;
@@ -219,6 +234,8 @@ void conn_write(struct conn *c, struct slice s)
 
 		io->scratch_len = 0;
 		conn_send(c, iov, 2);
+		if (c->keyed)
+			explicit_bzero(io->scratch, iov[0].iov_len);
 		return;
 	}
 	while (s.len > 0) {
@@ -272,8 +289,7 @@ static void on_conn_write(evutil_socket_t fd, short what, void *arg)
 			c->error = c->error ? c->error : -errno;
 		if (conn_backlogged(c) && !c->error)
 			return;
-		free(c->pending);
-		c->pending = NULL;
+		conn_free_pending(c);
 		c->pending_pos = c->pending_len = c->pending_cap = 0;
 	}
 	event_del(&c->write_event);
@@ -342,11 +358,11 @@ void conn_fini(struct conn *c)
 	}
 	event_del(&c->read_event);
 	event_del(&c->write_event);
+	conn_free_pending(c);
 	SSL_free(c->ssl);
 	c->ssl = NULL;
 	free(c->held);
-	free(c->pending);
-	c->held = c->pending = NULL;
+	c->held = NULL;
 	close(c->fd);
 	c->fd = -1;
 }

@@ -22,8 +22,11 @@ static bool fields_redact(const struct redact_table *t, struct fields *f)
 {
 	bool found = false;
 
-	for (size_t i = 0; i < f->n; i++)
+	for (size_t i = 0; i < f->n; i++) {
+		/* a key of token characters makes a name, too */
+		found = text_redact(t, f->v[i].name) || found;
 		found = text_redact(t, f->v[i].value) || found;
+	}
 	return found;
 }
 

@@ -220,26 +220,6 @@ static void trust_add_text(struct trust_reader *rd, const char *path, struct sli
 		log_warn("trust", "%s: holds no PEM certificate", path);
 }
 
-/* pread: the descriptor, and with it the position, may be shared with the worker before us. */
-static int trust_read_text(int fd, struct strbuf *text)
-{
-	char chunk[16384];
-	off_t at = 0;
-	ssize_t n;
-
-	for (;;) {
-		n = pread(fd, chunk, sizeof(chunk), at);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : 0;
-		strbuf_add(text, slice_make(chunk, (size_t)n));
-		if (text->full)
-			return E_LIMIT;
-		at += n;
-	}
-}
-
 static void trust_read_file(
 	struct trust_reader *rd, int fd, const char *path, const struct stat *st)
 {
@@ -254,7 +234,7 @@ static void trust_read_file(
 		return;
 	map_put(rd->seen, key, rd);
 	strbuf_init(&text, TRUST_FILE_MAX);
-	ret = trust_read_text(fd, &text);
+	ret = strbuf_pread_fd(&text, fd);
 	if (ret < 0)
 		log_warn("trust", "%s: %s", path, err_text(ret));
 	else

@@ -177,6 +177,39 @@ static void test_reading_starts_where_the_descriptor_stands(void **state)
 	(void)close(fd);
 }
 
+static void test_reading_from_the_start_leaves_the_position(void **state)
+{
+	struct strbuf b;
+	int fd = memfd_of(0);
+
+	assert_int_equal(write(fd, "abcdef", 6), 6);
+	assert_int_equal(lseek(fd, 4, SEEK_SET), 4);
+	strbuf_init(&b, 6);
+	assert_int_equal(strbuf_pread_fd(&b, fd), 0);
+	assert_string_equal(strbuf_cstr(&b), "abcdef");
+	assert_int_equal(lseek(fd, 0, SEEK_CUR), 4);
+	strbuf_fini(&b);
+	strbuf_init(&b, 5);
+	assert_int_equal(strbuf_pread_fd(&b, fd), E_LIMIT);
+	strbuf_fini(&b);
+	assert_int_equal(strbuf_pread_fd(&b, -1), -EBADF);
+	(void)close(fd);
+}
+
+static void test_wiped_memory_keeps_its_content_while_it_grows(void **state)
+{
+	struct strbuf b;
+
+	strbuf_init(&b, 1000);
+	b.wipe = true;
+	for (int i = 0; i < 250; i++)
+		strbuf_str(&b, "abcd");
+	assert_int_equal(b.len, 1000);
+	assert_memory_equal(b.p, "abcdabcd", 8);
+	assert_memory_equal(b.p + 992, "abcdabcd", 8);
+	strbuf_fini(&b);
+}
+
 static void test_read_errors_come_back_as_errno(void **state)
 {
 	struct strbuf b;
@@ -218,6 +251,8 @@ int main(void)
 		cmocka_unit_test(test_file_of_exactly_the_ceiling_is_read),
 		cmocka_unit_test(test_file_one_past_the_ceiling_is_refused),
 		cmocka_unit_test(test_reading_starts_where_the_descriptor_stands),
+		cmocka_unit_test(test_reading_from_the_start_leaves_the_position),
+		cmocka_unit_test(test_wiped_memory_keeps_its_content_while_it_grows),
 		cmocka_unit_test(test_read_errors_come_back_as_errno),
 		cmocka_unit_test(test_fixed_memory_is_filled_and_never_passed),
 	};
