@@ -65,21 +65,36 @@ static int check_embedded(const struct netaddr *a, struct netaddr *v4)
 	return -1;
 }
 
-static struct addr_hit check_addr_find(
-	const struct policy *p, const struct netaddr *a, uint16_t port)
+static struct addr_hit check_index_find(
+	const struct addr_index *ix, const struct netaddr *a, uint16_t port)
 {
-	struct addr_hit hit = addr_index_find(p->addrs, a, port);
+	struct addr_hit hit = addr_index_find(ix, a, port);
 	struct netaddr v4;
 	int embedding = check_embedded(a, &v4);
 
 	if (embedding >= 0) {
-		struct addr_hit inner = addr_index_find(p->addrs, &v4, port);
+		struct addr_hit inner = addr_index_find(ix, &v4, port);
 
 		hit.deny = rule_first(hit.deny, inner.deny);
 		if (check_embeddings[embedding].allows)
 			hit.allow = rule_first(hit.allow, inner.allow);
 	}
 	return hit;
+}
+
+/* What the operator's files say counts before the rest: their denials, then what they allow, even
+ * where a rule behind them denies it (the replaced image promises that and does not keep it). */
+static struct addr_hit check_addr_find(
+	const struct policy *p, const struct netaddr *a, uint16_t port)
+{
+	struct addr_hit hit;
+
+	if (p->always) {
+		hit = check_index_find(p->always, a, port);
+		if (hit.deny != RULE_NONE || hit.allow != RULE_NONE)
+			return hit;
+	}
+	return check_index_find(p->addrs, a, port);
 }
 
 /* Never reached by a name, a default or a rule for ports alone: only where a rule says the address.

@@ -23,11 +23,16 @@ static uint64_t *policy_ports_new(const struct rule *rules, size_t n)
 	return words;
 }
 
-struct policy *policy_new(bool default_allow, struct rule *rules, size_t n)
+struct policy *policy_new_always(
+	bool default_allow, struct rule *rules, size_t n, size_t n_deny, size_t n_allow)
 {
 	struct policy *p = xcalloc(1, sizeof(*p));
 
-	REQUIRE(n < INT32_MAX);
+	REQUIRE(n < INT32_MAX && n_deny <= n && n_allow <= n - n_deny);
+	p->n_deny_always = n_deny;
+	p->n_allow_always = n_allow;
+	if (n_deny + n_allow > 0)
+		p->always = addr_index_new(rules, n_deny + n_allow);
 	p->refs = 1;
 	p->default_allow = default_allow;
 	p->n = n;
@@ -36,6 +41,11 @@ struct policy *policy_new(bool default_allow, struct rule *rules, size_t n)
 	p->addrs = addr_index_new(rules, n);
 	p->ports = policy_ports_new(rules, n);
 	return p;
+}
+
+struct policy *policy_new(bool default_allow, struct rule *rules, size_t n)
+{
+	return policy_new_always(default_allow, rules, n, 0, 0);
 }
 
 struct policy *policy_ref(struct policy *p)
@@ -50,6 +60,7 @@ void policy_unref(struct policy *p)
 		return;
 	domain_index_free(p->names);
 	addr_index_free(p->addrs);
+	addr_index_free(p->always);
 	for (size_t i = 0; i < p->n; i++)
 		rule_fini(&p->rules[i]);
 	free(p->rules);
@@ -60,6 +71,16 @@ void policy_unref(struct policy *p)
 size_t policy_n_rules(const struct policy *p)
 {
 	return p->n;
+}
+
+size_t policy_n_deny_always(const struct policy *p)
+{
+	return p->n_deny_always;
+}
+
+size_t policy_n_allow_always(const struct policy *p)
+{
+	return p->n_allow_always;
 }
 
 bool policy_default_allow(const struct policy *p)
@@ -93,6 +114,23 @@ static void policy_ports_text(struct strbuf *b, const struct rule *r)
 	}
 }
 
+/* Whose rule it is, and the how manieth of theirs. */
+static void policy_rule_number(struct strbuf *b, const struct policy *p, size_t rule)
+{
+	size_t n = rule + 1;
+
+	if (rule < p->n_deny_always) {
+		strbuf_str(b, "deny.always ");
+	} else if (rule < p->n_deny_always + p->n_allow_always) {
+		strbuf_str(b, "allow.always ");
+		n -= p->n_deny_always;
+	} else {
+		strbuf_str(b, "rule ");
+		n -= p->n_deny_always + p->n_allow_always;
+	}
+	strbuf_u64(b, n);
+}
+
 size_t policy_rule_text(const struct policy *p, int32_t rule, char buf[RULE_TEXT_MAX])
 {
 	/* Room for the number, the action and some ports: IDN can be longer than its A-labels. */
@@ -105,8 +143,7 @@ size_t policy_rule_text(const struct policy *p, int32_t rule, char buf[RULE_TEXT
 		strbuf_str(&b, p->default_allow ? "default action: allow" : "default action: deny");
 	} else {
 		r = policy_rule(p, (size_t)rule);
-		strbuf_str(&b, "rule ");
-		strbuf_u64(&b, (uint64_t)rule + 1);
+		policy_rule_number(&b, p, (size_t)rule);
 		strbuf_str(&b, r->allow ? ": allow" : ": deny");
 		if (r->kind != RULE_ANY) {
 			strbuf_char(&b, ' ');

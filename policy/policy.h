@@ -34,17 +34,28 @@ struct rule {
 CHECKED int rule_make(struct slice action, struct slice target, const uint16_t *ports,
 	size_t n_ports, struct rule *out, struct errmsg *msg);
 void rule_fini(struct rule *r);
+void rule_copy(const struct rule *from, struct rule *to);
 
 /* Takes the rules (their ownership moves, also on failure; never fails). One reference. */
 struct policy *policy_new(bool default_allow, struct rule *rules, size_t n);
+/* As policy_new, for rules of which the first n_deny are the operator's denials and the next
+ * n_allow what the operator always allows (policy_file.h). By name they come first as the first of
+ * the list; by address, too, whatever the rules behind them say. */
+struct policy *policy_new_always(
+	bool default_allow, struct rule *rules, size_t n, size_t n_deny, size_t n_allow);
 struct policy *policy_ref(struct policy *p);
 void policy_unref(struct policy *p);
 
+/* All rules, the operator's included. */
 size_t policy_n_rules(const struct policy *p);
+/* Of the first ones: see policy_new_always. */
+size_t policy_n_deny_always(const struct policy *p);
+size_t policy_n_allow_always(const struct policy *p);
 bool policy_default_allow(const struct policy *p);
 /* Borrowed. index < policy_n_rules. */
 const struct rule *policy_rule(const struct policy *p, size_t index);
-/* `rule 3: allow *.example.com` (counted from 1), or `default action: deny`; returns its length. */
+/* `rule 3: allow *.example.com` (counted from 1, without the operator's), `deny.always 2: deny
+ * a.test`, or `default action: deny`; returns its length. */
 size_t policy_rule_text(const struct policy *p, int32_t rule, char buf[RULE_TEXT_MAX]);
 /* True if some allow rule lists this port. */
 bool policy_names_port(const struct policy *p, uint16_t port);

@@ -12,10 +12,13 @@ struct policy {
 	size_t refs;
 	bool default_allow;
 	size_t n;
+	size_t n_deny_always;
+	size_t n_allow_always;
 	struct rule *rules;
 	struct domain_index *names;
 	struct addr_index *addrs;
-	uint64_t *ports; /* bit for each port that an allow rule lists; NULL: none */
+	struct addr_index *always; /* of the operator's rules alone; NULL: there are none */
+	uint64_t *ports;           /* bit for each port that an allow rule lists; NULL: none */
 };
 
 /* A rule's texts and where they stand in the document: `egress ` or `egress[2]: `, put in front of

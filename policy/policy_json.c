@@ -16,6 +16,11 @@
 
 #define POLICY_JSON_WHERE_MAX 40
 
+/* An object costs the reader about 250 bytes, however short it is: `{}` a hundred times over. A
+ * rule has 14 bytes at least, with ports 24. */
+#define POLICY_JSON_CONTAINER_BYTES 8
+#define POLICY_JSON_CONTAINERS_MIN 64
+
 /* Of an object: the values of the fields we know; NULL if absent. */
 struct policy_json_fields {
 	const char *names[3];
@@ -51,11 +56,17 @@ static bool policy_json_is_field_name(const char *p, size_t len, size_t end)
 static int policy_json_walk(char *p, size_t len, struct errmsg *msg)
 {
 	size_t depth = 0;
+	size_t left = POLICY_JSON_CONTAINERS_MIN + len / POLICY_JSON_CONTAINER_BYTES;
 
 	for (size_t i = 0; i < len; i++) {
 		size_t end;
 
 		if (p[i] == '[' || p[i] == '{') {
+			if (left-- == 0)
+				return errmsg_set(msg, E_LIMIT,
+					"byte %zu: more objects and lists than rules of this "
+					"length can have",
+					i);
 			if (++depth > POLICY_JSON_DEPTH_MAX)
 				return errmsg_set(msg, E_LIMIT,
 					"byte %zu: nested deeper than %d; a policy needs 4", i,
@@ -134,7 +145,8 @@ static int policy_json_ports(const json_t *value, const struct rule_source *src,
 	return 0;
 }
 
-static int policy_json_rule(const json_t *value, size_t index, struct rule *out, struct errmsg *msg)
+static int policy_json_rule(
+	const json_t *value, const char *list, size_t index, struct rule *out, struct errmsg *msg)
 {
 	struct policy_json_fields f = {.names = {"action", "target", "ports"}};
 	char where[POLICY_JSON_WHERE_MAX];
@@ -142,7 +154,7 @@ static int policy_json_rule(const json_t *value, size_t index, struct rule *out,
 	struct rule_source src = {.where = where, .ports = ports};
 	int ret;
 
-	(void)snprintf(where, sizeof(where), "egress[%zu]: ", index);
+	(void)snprintf(where, sizeof(where), "%s[%zu]: ", list, index);
 	if (json_is_object(value))
 		policy_json_fields_read(value, &f);
 	else if (!json_is_null(value))
@@ -189,7 +201,8 @@ static int policy_json_rules(
 			count, max_rules);
 	*rules = xcalloc(count ? count : 1, sizeof(**rules));
 	for (*n = 0; *n < count; ++*n) {
-		int ret = policy_json_rule(json_array_get(array, *n), *n, &(*rules)[*n], msg);
+		int ret = policy_json_rule(
+			json_array_get(array, *n), "egress", *n, &(*rules)[*n], msg);
 
 		if (ret < 0)
 			return ret;
@@ -244,18 +257,26 @@ static int policy_json_parse(struct slice text, json_t **root, struct errmsg *ms
 	return ret;
 }
 
-int policy_json_decode(struct slice text, size_t max_rules, struct policy **out, struct errmsg *msg)
+static int policy_json_text_check(struct slice text, struct errmsg *msg)
 {
-	json_t *root = NULL;
-	int ret;
-
-	*out = NULL;
 	if (text.len > POLICY_DOC_MAX)
 		return errmsg_set(msg, E_LIMIT, "%zu bytes; a policy has at most %u", text.len,
 			POLICY_DOC_MAX);
 	if (slice_find_char(text, '\0') < text.len)
 		return errmsg_set(
 			msg, E_SYNTAX, "byte %zu: a NUL byte", slice_find_char(text, '\0'));
+	return 0;
+}
+
+int policy_json_decode(struct slice text, size_t max_rules, struct policy **out, struct errmsg *msg)
+{
+	json_t *root = NULL;
+	int ret;
+
+	*out = NULL;
+	ret = policy_json_text_check(text, msg);
+	if (ret < 0)
+		return ret;
 	if (slice_strip(text).len == 0) {
 		*out = policy_new(false, NULL, 0);
 		return 0;
@@ -265,6 +286,72 @@ int policy_json_decode(struct slice text, size_t max_rules, struct policy **out,
 		ret = policy_json_decode_tree(root, max_rules, out, msg);
 	json_decref(root);
 	return ret;
+}
+
+/* A document that has to be a list with something in it. */
+static int policy_json_list(struct slice text, json_t **list, struct errmsg *msg)
+{
+	int ret;
+
+	*list = NULL;
+	ret = policy_json_text_check(text, msg);
+	if (ret == 0)
+		ret = policy_json_parse(text, list, msg);
+	if (ret < 0)
+		return ret;
+	if (json_is_array(*list) && json_array_size(*list) > 0)
+		return 0;
+	ret = json_is_array(*list) || json_is_null(*list)
+		? errmsg_set(msg, E_VALUE, "empty array")
+		: errmsg_set(msg, E_VALUE, "a list was expected");
+	json_decref(*list);
+	*list = NULL;
+	return ret;
+}
+
+int policy_json_decode_patch(struct slice text, struct rule_list *out, struct errmsg *msg)
+{
+	json_t *list;
+	struct rule r;
+	int ret = policy_json_list(text, &list, msg);
+
+	*out = (struct rule_list){.v = NULL};
+	for (size_t i = 0; ret == 0 && i < json_array_size(list); i++) {
+		ret = policy_json_rule(json_array_get(list, i), "rule", i, &r, msg);
+		if (ret == 0)
+			rule_list_add(out, &r);
+	}
+	if (ret < 0)
+		rule_list_fini(out);
+	json_decref(list);
+	return ret;
+}
+
+int policy_json_decode_targets(struct slice text, struct policy_targets *out, struct errmsg *msg)
+{
+	char where[POLICY_JSON_WHERE_MAX];
+	int ret;
+
+	*out = (struct policy_targets){.n = 0};
+	ret = policy_json_list(text, &out->doc, msg);
+	if (ret < 0)
+		return ret;
+	out->v = xcalloc(json_array_size(out->doc), sizeof(*out->v));
+	for (; ret == 0 && out->n < json_array_size(out->doc); out->n++) {
+		(void)snprintf(where, sizeof(where), "target[%zu]: ", out->n);
+		ret = policy_json_text(
+			json_array_get(out->doc, out->n), where, "", &out->v[out->n], msg);
+	}
+	if (ret < 0)
+		policy_targets_fini(out);
+	return ret;
+}
+
+void policy_targets_fini(struct policy_targets *t)
+{
+	json_decref(t->doc);
+	free(t->v);
+	*t = (struct policy_targets){.n = 0};
 }
 
 static json_t *policy_json_encode_rule(const struct rule *r)

@@ -3,7 +3,7 @@
 
 #include <jansson.h>
 
-#include "policy/policy.h"
+#include "policy/policy_merge.h"
 
 #define POLICY_DOC_MAX (16u << 20) /* bytes: 100,000 rules take about 6 MiB */
 
@@ -17,6 +17,19 @@ CHECKED int policy_json_decode(
 /* The same for a tree (the YAML reader gives one). Borrowed. */
 CHECKED int policy_json_decode_tree(
 	const json_t *root, size_t max_rules, struct policy **out, struct errmsg *msg);
+
+/* Body of PATCH /policy: a list of rules. "empty array" for `[]` and `null`. */
+CHECKED int policy_json_decode_patch(struct slice text, struct rule_list *out, struct errmsg *msg);
+
+/* Body of DELETE /policy: a list of targets; null is the empty text. */
+struct policy_targets {
+	json_t *doc;
+	struct slice *v; /* of doc */
+	size_t n;
+};
+CHECKED int policy_json_decode_targets(
+	struct slice text, struct policy_targets *out, struct errmsg *msg);
+void policy_targets_fini(struct policy_targets *t);
 
 /* {"egress": [{"action","target","ports"?}...], "defaultAction": "..."} in that order. New
  * reference. */

@@ -270,6 +270,18 @@ int rule_make(struct slice action, struct slice target, const uint16_t *ports, s
 	return rule_decode(&src, out, msg);
 }
 
+void rule_copy(const struct rule *from, struct rule *to)
+{
+	*to = *from;
+	to->target = from->target ? xstrdup(from->target) : NULL;
+	to->written = from->written ? xstrdup(from->written) : NULL;
+	to->ports = NULL;
+	if (from->n_ports == 0)
+		return;
+	to->ports = xmalloc(from->n_ports * sizeof(*from->ports));
+	memcpy(to->ports, from->ports, from->n_ports * sizeof(*from->ports));
+}
+
 void rule_fini(struct rule *r)
 {
 	free(r->target);
