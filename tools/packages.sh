@@ -28,7 +28,18 @@ packages_as_root()
 	fi
 }
 
-# Without this, installing nginx starts it.
+# apt has hundreds of lines to say; they are of use only when it failed.
+packages_quietly()
+{
+	local text
+
+	if ! text=$("$@" 2>&1); then
+		printf '%s\n' "$text" >&2
+		return 1
+	fi
+}
+
+# Without a policy, installing nginx starts it.
 packages_install()
 {
 	# shellcheck disable=SC2016  # the variables belong to the inner shell
@@ -42,7 +53,7 @@ packages_install()
 		# Package lists may be missing (fresh container) or too old to fetch from.
 		apt-get install -y -q --no-install-recommends "$@" ||
 			{ apt-get update -q && apt-get install -y -q --no-install-recommends "$@"; }
-	' bash "$@" >&2
+	' bash "$@"
 }
 
 # packages_need NAME...: installs those that are missing.
@@ -63,5 +74,5 @@ packages_need()
 		return 1
 	fi
 	echo "installing: ${missing[*]}" >&2
-	packages_install "${missing[@]}"
+	packages_quietly packages_install "${missing[@]}"
 }

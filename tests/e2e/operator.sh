@@ -9,7 +9,7 @@ CASES=(help version wrong_option check_good check_example check_bad check_warns 
 	no_state_directory no_default_state_directory audit_not_writable audit_in_use no_roots
 	bad_roots mode_not_in_this_version ca_key_is_kept listens_on_ipv6
 	root_worker_has_no_rights unprivileged audit_to_stdout audit_moved_away audit_rotates
-	egressctl_tail run_script)
+	egressctl_tail run_script run_state_folder)
 
 WORK=${EGRESS_TMP-}/operator
 [ "${1-}" = --list ] || mkdir -p "$WORK"
@@ -456,6 +456,24 @@ case_run_script()
 		want "$status" 0 'exit code' || return
 	OUT=$(env -i HOME="$WORK" PATH="$WORK/run/bin:$PATH" "$WORK/run/run" -- --version 2>&1)
 	want_match "$OUT" '^egress [0-9.]+$' './run -- --version'
+}
+
+# run_state VAR=VALUE...: the folder of the audit trail, with this environment.
+run_state()
+{
+	env -i "${EG_SAN[@]}" HOME="$WORK" PATH="$WORK/run/bin:$PATH" "$@" "$WORK/run/run" -- --check |
+		sed -n 's/^audit: \["\(.*\)\/audit.jsonl"\]$/\1/p'
+}
+
+# The certificate must be where other users can read it, so not in root's home.
+case_run_state_folder()
+{
+	local usual=$WORK/.local/state/egress
+
+	[ "$(id -u)" -ne 0 ] || usual=/var/lib/egress
+	[ -x "$WORK/run/run" ] || run_copy || fail copy || return
+	want "$(run_state)" "$usual" 'the usual folder' &&
+		want "$(run_state XDG_STATE_HOME="$WORK/other")" "$WORK/other/egress" 'XDG_STATE_HOME'
 }
 
 bed_main "$@"
