@@ -20,7 +20,8 @@
 	X(E_EOF, "the peer closed the connection")                \
 	X(E_NO_NAME, "the name does not exist or has no address") \
 	X(E_RESOLVE, "the name could not be looked up")           \
-	X(E_FULL, "no room is left")
+	X(E_FULL, "no room is left")                              \
+	X(E_GUARD, "the guard is gone")
 
 enum err {
 	ERR_BASE = -10000,

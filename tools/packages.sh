@@ -4,7 +4,8 @@
 # shellcheck disable=SC2034  # the lists are for whoever sources this
 
 PACKAGES_RUN=(gcc libc6-dev meson ninja-build pkg-config ca-certificates
-	libevent-dev libssl-dev libc-ares-dev libyaml-dev libjansson-dev zlib1g-dev libidn2-dev)
+	libevent-dev libssl-dev libc-ares-dev libyaml-dev libjansson-dev zlib1g-dev libidn2-dev
+	libnftnl-dev libmnl-dev)
 PACKAGES_TEST=(clang-14 clang-tidy-14 clang-format-14 libclang-rt-14-dev llvm-14 libcmocka-dev
 	python3 python3-pip openssl nginx-light curl wget git iproute2 nftables procps strace
 	shellcheck socat jq)
