@@ -42,10 +42,14 @@ bool area_lock_fits(void);
 /* The size of the memory that the vault works in. */
 size_t area_work_len(void);
 
-/* Plain area: the policy cell (the document as text), then the audit trail to the end. */
+/* Plain area: the policy cell (the document as text, and with it the operator's rules), a small
+ * cell for what the worker has to remember (struct worker_meta), then the audit trail to the end.
+ */
 #define AREA_PLAIN_POLICY 0
 #define AREA_PLAIN_POLICY_LEN AREA_CELL_LEN(POLICY_DOC_MAX)
-#define AREA_PLAIN_AUDIT (AREA_PLAIN_POLICY + AREA_PLAIN_POLICY_LEN)
+#define AREA_PLAIN_META (AREA_PLAIN_POLICY + AREA_PLAIN_POLICY_LEN)
+#define AREA_PLAIN_META_LEN AREA_PAGE
+#define AREA_PLAIN_AUDIT (AREA_PLAIN_META + AREA_PLAIN_META_LEN)
 
 /* audit_area_size() rounded up, after the rest. */
 static inline size_t area_plain_len(void)

@@ -15,9 +15,9 @@
 
 #include "base/arena.h"
 #include "base/strbuf.h"
+#include "control/files_int.h"
 
 #define FILES_PATH_MAX 4096
-#define FILES_NAME_MAX 40
 /* A worker that was just killed may hold its lock for a moment: 10 tries of 50 ms. */
 #define FILES_LOCK_TRIES 10
 #define FILES_LOCK_WAIT_NS 50000000
@@ -27,7 +27,7 @@ static int files_fail(struct errmsg *msg, const char *path, int err, const char 
 	return errmsg_set(msg, -err, "%s: %s: expected %s", path, err_text(-err), expected);
 }
 
-static int files_write_all(int fd, struct slice text)
+int files_write_all(int fd, struct slice text)
 {
 	ssize_t n;
 
@@ -180,7 +180,7 @@ static int files_make_dirs(const char *path)
 }
 
 /* The directory of path, not through a link at its end; *name is the part behind it. */
-static int files_open_dir(const char *path, const char **name)
+int files_open_dir(const char *path, const char **name)
 {
 	const char *slash = strrchr(path, '/');
 	char *dir;
@@ -200,7 +200,7 @@ static int files_open_dir(const char *path, const char **name)
 	return fd;
 }
 
-static int files_random_name(char name[FILES_NAME_MAX])
+int files_random_name(char name[FILES_NAME_MAX])
 {
 	uint64_t r[2];
 

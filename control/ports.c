@@ -46,34 +46,39 @@ void ports_text(const struct netaddr *addr, uint16_t port, char buf[PORTS_TEXT_M
 		(unsigned)port);
 }
 
-static int ports_fail(struct errmsg *msg, const struct netaddr *addr, uint16_t port, int err)
+static int ports_fail(
+	struct errmsg *msg, const struct ports_place *place, const struct netaddr *addr, int err)
 {
 	char text[PORTS_TEXT_MAX];
 
-	ports_text(addr, port, text);
+	ports_text(addr, place->port, text);
 	return errmsg_set(msg, err,
-		"%s: cannot listen: %s: expected a free address of this host (set "
-		"EGRESS_PROXY_ADDR, or `proxy_addr` in the file, to another)",
-		text, err_text(err));
+		"%s: cannot listen: %s: expected a free address of this host (set %s to another)",
+		text, err_text(err), place->setting);
 }
 
-int ports_open(const struct netaddr *addr, uint16_t port, int *fd, int *fd_v6, struct errmsg *msg)
+int ports_open(const struct ports_place *place, int *fd, int *fd_v6, struct errmsg *msg)
 {
 	static const struct netaddr loopback6 = {.b = {[15] = 1}};
+	static const struct netaddr any6 = {.b = {0}};
+	static const struct netaddr any4 = {.b = {[10] = 0xff, [11] = 0xff}};
+	const struct netaddr *addr = place->any ? &any4 : &place->addr;
+	const struct netaddr *addr6 = place->any ? &any6 : &loopback6;
 	struct netaddr loopback4;
 	int ret;
 
 	*fd_v6 = -1;
-	ret = ports_listen(addr, port, fd);
+	ret = ports_listen(addr, place->port, fd);
 	if (ret < 0)
-		return ports_fail(msg, addr, port, ret);
-	if (!netaddr_parse(SLICE("127.0.0.1"), &loopback4) || !netaddr_eq(addr, &loopback4))
+		return ports_fail(msg, place, addr, ret);
+	if (!place->any &&
+		(!netaddr_parse(SLICE("127.0.0.1"), &loopback4) || !netaddr_eq(addr, &loopback4)))
 		return 0;
-	ret = ports_listen(&loopback6, port, fd_v6);
+	ret = ports_listen(addr6, place->port, fd_v6);
 	/* No IPv6 in this kernel, or switched off in this namespace. */
 	if (ret == 0 || ret == -EAFNOSUPPORT || ret == -EADDRNOTAVAIL)
 		return 0;
 	(void)close(*fd);
 	*fd = -1;
-	return ports_fail(msg, &loopback6, port, ret);
+	return ports_fail(msg, place, addr6, ret);
 }

@@ -2,6 +2,8 @@
  * connections wait in the backlog, and nobody else can take the port. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/err.h"
 #include "base/netaddr.h"
 
@@ -12,10 +14,17 @@
  * errno. */
 CHECKED int ports_listen(const struct netaddr *addr, uint16_t port, int *fd);
 
-/* The listener at addr and, if that is 127.0.0.1 and the system has IPv6, one at [::1] (else
- * *fd_v6 is -1). The message says which address and how to change it. */
-CHECKED int ports_open(
-	const struct netaddr *addr, uint16_t port, int *fd, int *fd_v6, struct errmsg *msg);
+struct ports_place {
+	struct netaddr addr;
+	uint16_t port;
+	bool any;            /* every address of both families, whatever addr */
+	const char *setting; /* for messages: its variable and key */
+};
+
+/* The listener at a place and, if that is 127.0.0.1 or every address and the system has IPv6, one
+ * at
+ * [::1] or [::] (else *fd_v6 is -1). The message says which address and how to change it. */
+CHECKED int ports_open(const struct ports_place *place, int *fd, int *fd_v6, struct errmsg *msg);
 
 /* "127.0.0.1:18081", "[::1]:18081". */
 #define PORTS_TEXT_MAX (NETADDR_TEXT_MAX + 8)

@@ -14,6 +14,7 @@ struct control_packet {
 	uint8_t type;
 	uint8_t n; /* descriptors that travel with it */
 	uint8_t role[ROLE_MAX];
+	int32_t code;
 };
 
 union control_ancillary {
@@ -84,9 +85,10 @@ int control_pair(int fds[2])
 	return 0;
 }
 
-int control_send(int fd, enum control_type type, const struct roles *r)
+static int control_send_packet(int fd, enum control_type type, const struct roles *r, int code)
 {
-	struct control_packet p = {.magic = CONTROL_MAGIC, .type = (uint8_t)type};
+	struct control_packet p = {
+		.magic = CONTROL_MAGIC, .type = (uint8_t)type, .code = (int32_t)code};
 	union control_ancillary anc;
 	struct iovec iov = {&p, sizeof(p)};
 	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
@@ -117,6 +119,16 @@ int control_send(int fd, enum control_type type, const struct roles *r)
 	if (n < 0)
 		return -errno;
 	return n == (ssize_t)sizeof(p) ? 0 : -EIO;
+}
+
+int control_send(int fd, enum control_type type, const struct roles *r)
+{
+	return control_send_packet(fd, type, r, 0);
+}
+
+int control_send_code(int fd, enum control_type type, int code)
+{
+	return control_send_packet(fd, type, NULL, code);
 }
 
 /* Takes the descriptors out of the message; the number of them. Room is for ROLE_MAX, the kernel
@@ -157,6 +169,13 @@ static bool control_sort(const struct control_packet *p, const int *fds, size_t 
 
 int control_receive(int fd, enum control_type *type, struct roles *r)
 {
+	int code;
+
+	return control_receive_code(fd, type, r, &code);
+}
+
+int control_receive_code(int fd, enum control_type *type, struct roles *r, int *code)
+{
 	struct control_packet p;
 	union control_ancillary anc;
 	struct iovec iov = {&p, sizeof(p)};
@@ -184,5 +203,6 @@ int control_receive(int fd, enum control_type *type, struct roles *r)
 		return E_SYNTAX;
 	}
 	*type = (enum control_type)p.type;
+	*code = p.code;
 	return 0;
 }

@@ -15,6 +15,10 @@
  *   AUDIT: the audit file, for reading and appending.
  *   TRUST: setting upstream_trust, opened for reading; a file or a directory.
  *   PROXY, PROXY_V6: listening TCP sockets, non-blocking; V6 is the [::1] beside 127.0.0.1.
+ *   API, API_V6: as PROXY, for the API.
+ *   DENY_ALWAYS, ALLOW_ALWAYS, LOG_SKIP: copies of the operator's rule files, as CONFIG.
+ *   POLICY_NEW: a memfd that the worker writes the text of the policy file into, as it shall be,
+ *     before it sends SAVE; the supervisor has it for life.
  *   VAULT: a vault document in memory (control/vault_feed.h), until a worker has taken it.
  *   AREA_SECRET, AREA_VAULT, AREA_PLAIN: the areas that outlive a worker (base/state.h,
  *     control/areas.h). */
@@ -27,6 +31,12 @@
 	X(AUDIT, "audit file")              \
 	X(PROXY, "proxy listener")          \
 	X(PROXY_V6, "proxy listener, IPv6") \
+	X(API, "API listener")              \
+	X(API_V6, "API listener, IPv6")     \
+	X(DENY_ALWAYS, "deny.always")       \
+	X(ALLOW_ALWAYS, "allow.always")     \
+	X(LOG_SKIP, "log_skip.always")      \
+	X(POLICY_NEW, "new policy file")    \
 	X(VAULT, "vault")                   \
 	X(AREA_SECRET, "secret area")       \
 	X(AREA_VAULT, "vault area")         \
@@ -41,23 +51,32 @@ enum role {
 
 /* START  to the worker, first and once: every descriptor there is. A VAULT among them has not been
  *        taken by any worker yet, and counts before what is kept in the vault area.
- * RELOAD to the worker, after SIGHUP: CONFIG, POLICY_FILE, HOSTS, AUDIT and VAULT anew, those that
- *        exist.
+ * RELOAD to the worker, after SIGHUP: CONFIG, POLICY_FILE, HOSTS, the rule files, AUDIT and VAULT
+ *        anew, those that exist.
  * VAULT  to the worker: VAULT anew, since its file has changed. From the worker, once for each
  *        RELOAD or VAULT with a vault in it: it has been dealt with, taken or refused. READY says
  *        the same of the one in START.
  * AUDIT  to the worker, the answer to ROTATE: AUDIT anew; without it, rotation failed and the file
  *        in use goes on.
+ * ALWAYS to the worker: DENY_ALWAYS, ALLOW_ALWAYS and LOG_SKIP anew, since one has changed.
+ * SAVE   from the worker: write what is in POLICY_NEW, and fsync it, beside the policy file under
+ *        a random name. The answer is SAVE with a code: 0 or a negated errno. One at a time.
+ * COMMIT from the worker: rename what was saved. The answer is COMMIT with a code.
+ * DISCARD from the worker: remove what was saved, as the worker's end does. No answer.
  * STOP   to the worker: as SIGTERM. No new connections; end what is open; exit 0 within 8 s.
  * READY  from the worker: it serves. After this its death is answered by a restart at once.
  * ROTATE from the worker: the audit file has reached its size. */
-#define CONTROL_TABLE(X)    \
-	X(START, "start")   \
-	X(RELOAD, "reload") \
-	X(AUDIT, "audit")   \
-	X(VAULT, "vault")   \
-	X(STOP, "stop")     \
-	X(READY, "ready")   \
+#define CONTROL_TABLE(X)      \
+	X(START, "start")     \
+	X(RELOAD, "reload")   \
+	X(AUDIT, "audit")     \
+	X(VAULT, "vault")     \
+	X(ALWAYS, "always")   \
+	X(SAVE, "save")       \
+	X(COMMIT, "commit")   \
+	X(DISCARD, "discard") \
+	X(STOP, "stop")       \
+	X(READY, "ready")     \
 	X(ROTATE, "rotate")
 
 enum control_type {
@@ -89,3 +108,6 @@ CHECKED int control_send(int fd, enum control_type type, const struct roles *r);
  * gone, -EAGAIN when there is nothing (non-blocking), E_SYNTAX for a packet of another shape (its
  * descriptors are closed). */
 CHECKED int control_receive(int fd, enum control_type *type, struct roles *r);
+/* The same with the code of an answer, 0 in every other message. */
+CHECKED int control_send_code(int fd, enum control_type type, int code);
+CHECKED int control_receive_code(int fd, enum control_type *type, struct roles *r, int *code);

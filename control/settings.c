@@ -264,6 +264,29 @@ static void settings_warn_together(const struct settings_run *run)
 			"proxy");
 }
 
+/* Where the API listens if nobody said so: as the replaced image does, but not in mode proxy, which
+ * may run on a developer's machine. */
+static int settings_api(struct settings_run *run)
+{
+	struct settings *s = run->s;
+	int ret;
+
+	if (!s->api && s->mode != MODE_PROXY) {
+		ret = settings_text_listen(
+			SLICE(":18080"), &s->api_addr, &s->api_any, &s->api_port, run->msg);
+		if (ret < 0)
+			return ret;
+		s->api = true;
+	}
+	if (s->api && !s->token)
+		settings_warn(run,
+			"OPENSANDBOX_EGRESS_TOKEN is not set: whoever reaches the API may change "
+			"the policy");
+	if (!s->api && s->token)
+		settings_warn(run, "OPENSANDBOX_EGRESS_TOKEN: no effect without api_addr");
+	return 0;
+}
+
 /* What depends on more than one setting. */
 static int settings_together(struct settings_run *run)
 {
@@ -281,9 +304,13 @@ static int settings_together(struct settings_run *run)
 	if (ret == 0)
 		ret = settings_policy_load(run);
 	if (ret == 0)
+		ret = settings_rules_load(run);
+	if (ret == 0)
 		ret = settings_check_pass_through(run);
 	if (ret == 0)
 		ret = settings_default_cert(run);
+	if (ret == 0)
+		ret = settings_api(run);
 	if (ret == 0)
 		ret = settings_resolvers(run);
 	if (ret == 0)
@@ -323,13 +350,16 @@ void settings_free(struct settings *s)
 
 	if (!s)
 		return;
-	policy_unref(s->policy);
+	settings_drop_policy(s);
 	write_hosts_free(s->write_hosts);
 	write_hosts_free(s->pass_through);
 	for (i = 0; i < s->private_names.n; i++)
 		free(s->private_names.suffix[i]);
 	free((void *)s->private_names.suffix);
 	free(s->policy_file);
+	free(s->rules_dir);
+	free(s->token);
+	free(s->deny_webhook);
 	free(s->ca_cert_out);
 	free(s->ca_key);
 	free(s->upstream_trust);
@@ -339,9 +369,26 @@ void settings_free(struct settings *s)
 	free(s);
 }
 
+void settings_drop_policy(struct settings *s)
+{
+	policy_unref(s->policy);
+	policy_unref(s->user_policy);
+	policy_unref(s->log_skip);
+	rule_list_fini(&s->deny_always);
+	rule_list_fini(&s->allow_always);
+	s->policy = s->user_policy = s->log_skip = NULL;
+}
+
 const char *settings_policy_path(char *const *env)
 {
 	const char *path = settings_env_get(env, "OPENSANDBOX_EGRESS_POLICY_FILE");
 
 	return path && path[0] ? path : NULL;
+}
+
+const char *settings_rules_dir(char *const *env)
+{
+	const char *path = settings_env_get(env, setting_row(SETTING_RULES_DIR)->env);
+
+	return path && path[0] ? path : setting_row(SETTING_RULES_DIR)->def;
 }

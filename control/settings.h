@@ -7,6 +7,7 @@
 #include "base/strbuf.h"
 #include "dns/upstreams.h"
 #include "policy/check.h"
+#include "policy/policy_merge.h"
 #include "policy/read_only.h"
 
 enum egress_mode { MODE_PROXY, MODE_DNS, MODE_DNS_NFT };
@@ -16,9 +17,20 @@ enum placeholders { PLACEHOLDERS_DENY, PLACEHOLDERS_STRIP, PLACEHOLDERS_PASS };
 /* Owned strings; NULL where nothing was set and there is no default. */
 struct settings {
 	enum egress_mode mode;
-	struct policy *policy; /* effective start policy; one reference */
-	char *policy_file;     /* OPENSANDBOX_EGRESS_POLICY_FILE */
+	struct policy *policy;        /* in force, the operator's rules in front; one reference */
+	struct policy *user_policy;   /* without them: what /policy shows and changes */
+	struct rule_list deny_always; /* the operator's rule files */
+	struct rule_list allow_always;
+	struct policy *log_skip; /* allows the names whose lookups are not logged; NULL: none */
+	char *rules_dir;         /* where those files are */
+	char *policy_file;       /* OPENSANDBOX_EGRESS_POLICY_FILE */
 	size_t max_rules;
+	bool api;     /* it listens: always, but in mode proxy only where an address is set */
+	bool api_any; /* on every address of both families */
+	struct netaddr api_addr;
+	uint16_t api_port;
+	char *token;        /* NULL: none, so whoever reaches the API may use it */
+	char *deny_webhook; /* a URL that webhook.c can read */
 	bool read_only;
 	struct write_hosts *write_hosts; /* never NULL */
 	bool read_only_git_fetch;
@@ -66,6 +78,9 @@ struct settings_source {
 	int config_fd;
 	int policy_fd; /* OPENSANDBOX_EGRESS_POLICY_FILE */
 	int resolv_conf_fd;
+	int deny_fd; /* deny.always, allow.always, log_skip.always */
+	int allow_fd;
+	int log_skip_fd;
 	char *const *environ;
 	bool quiet; /* no warnings: the supervisor has given them already (worker) */
 };
@@ -76,10 +91,17 @@ struct settings_source {
 CHECKED int settings_load(
 	const struct settings_source *src, struct settings **out, struct errmsg *msg);
 void settings_free(struct settings *s);
+/* Frees all rules: for a process that does not decide by them. */
+void settings_drop_policy(struct settings *s);
 
 /* The path settings alone, before anything can be opened as descriptor: policy_file. May be NULL.
  */
 const char *settings_policy_path(char *const *env);
+/* The directory of the operator's rule files, and their names in it. Never NULL. */
+const char *settings_rules_dir(char *const *env);
+#define SETTINGS_DENY_ALWAYS "deny.always"
+#define SETTINGS_ALLOW_ALWAYS "allow.always"
+#define SETTINGS_LOG_SKIP "log_skip.always"
 
 /* The effective configuration as YAML, without secrets (`egress --check`). */
 void settings_print(const struct settings *s, struct strbuf *out);

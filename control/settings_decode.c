@@ -3,11 +3,15 @@
 #include <stdlib.h>
 
 #include "control/settings_int.h"
+#include "proxy/fields.h"
+#include "proxy/request_target.h"
 
 #define EXTRA_PORTS_MAX 13 /* upstream's 15 with 80 and 443 */
 #define SANDBOX_ID_MAX 128
 #define DNS_TIMEOUT_MAX_MS 120000 /* upstream's cap */
 #define CONNECTIONS_MAX 1000000
+#define TOKEN_MAX 1024              /* so that it fits into a head many times over */
+#define WEBHOOK_URL_MAX 2048        /* what other software takes */
 #define AUDIT_MIN_BYTES (64u << 10) /* a rotation more often than this keeps nothing */
 #define AUDIT_TOP_BYTES (1ull << 40)
 
@@ -52,6 +56,48 @@ static int setting_max_rules(struct settings_run *run, struct slice text)
 	if (ret == 0)
 		run->s->max_rules = (size_t)n;
 	return ret;
+}
+
+static int setting_rules_dir(struct settings_run *run, struct slice text)
+{
+	run->s->rules_dir = settings_text_dup(text);
+	return 0;
+}
+
+static int setting_api_addr(struct settings_run *run, struct slice text)
+{
+	run->s->api = true;
+	return settings_text_listen(
+		text, &run->s->api_addr, &run->s->api_any, &run->s->api_port, run->msg);
+}
+
+/* Compared as it is. One that no field can carry would shut everybody out; the message must not
+ * quote it. */
+static int setting_token(struct settings_run *run, struct slice text)
+{
+	struct slice trimmed = slice_trim(text);
+
+	if (text.len == 0 || text.len > TOKEN_MAX || trimmed.len != text.len ||
+		!field_value_ok(text))
+		return errmsg_set(run->msg, E_VALUE,
+			"cannot stand in a field: expected 1 to %d bytes without control "
+			"characters, and no blanks around them",
+			TOKEN_MAX);
+	run->s->token = settings_text_dup(text);
+	return 0;
+}
+
+static int setting_deny_webhook(struct settings_run *run, struct slice text)
+{
+	struct request_target t;
+
+	if (text.len > WEBHOOK_URL_MAX || request_target_decode(SLICE("POST"), text, &t) < 0 ||
+		t.form != TARGET_ABSOLUTE || t.userinfo)
+		return errmsg_set(run->msg, E_VALUE,
+			"expected a URL that begins with http:// or https://, without user and "
+			"password");
+	run->s->deny_webhook = settings_text_dup(text);
+	return 0;
 }
 
 static int setting_read_only(struct settings_run *run, struct slice text)
@@ -237,6 +283,10 @@ static const struct {
 	[SETTING_POLICY] = {NULL, 0, false}, /* settings_policy.c */
 	[SETTING_POLICY_FILE] = {setting_policy_file, 0, false},
 	[SETTING_MAX_RULES] = {setting_max_rules, 0, true},
+	[SETTING_RULES_DIR] = {setting_rules_dir, 0, true},
+	[SETTING_API_ADDR] = {setting_api_addr, 0, false},
+	[SETTING_TOKEN] = {setting_token, 0, false},
+	[SETTING_DENY_WEBHOOK] = {setting_deny_webhook, 0, false},
 	[SETTING_READ_ONLY] = {setting_read_only, 0, false},
 	[SETTING_WRITE_HOSTS] = {setting_write_hosts, 0, false},
 	[SETTING_READ_ONLY_GIT_FETCH] = {setting_git_fetch, 0, true},

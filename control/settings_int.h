@@ -30,6 +30,18 @@ enum setting_kind {
 	X(MAX_RULES, KIND_TEXT, "max_rules", "OPENSANDBOX_EGRESS_MAX_RULES", "4096",              \
 		"rules at most after a change by API; 0: no limit. The policy of the start is "   \
 		"not counted")                                                                    \
+	X(RULES_DIR, KIND_TEXT, NULL, "EGRESS_RULES_DIR", "/var/egress/rules",                    \
+		"directory of the operator's rule files `deny.always`, `allow.always` and "       \
+		"`log_skip.always`, one target a line. They are read again when they change")     \
+	X(API_ADDR, KIND_TEXT, "api_addr", "OPENSANDBOX_EGRESS_HTTP_ADDR",                        \
+		":18080; in mode `proxy` none",                                                   \
+		"where the API listens: `:port` (every address), `ip:port`, `[v6]:port`, "        \
+		"`localhost:port`")                                                               \
+	X(TOKEN, KIND_TEXT, NULL, "OPENSANDBOX_EGRESS_TOKEN", "none",                             \
+		"what a caller of the API must send in the field OPENSANDBOX-EGRESS-AUTH. "       \
+		"Without it everybody may")                                                       \
+	X(DENY_WEBHOOK, KIND_TEXT, "deny_webhook", "OPENSANDBOX_EGRESS_DENY_WEBHOOK", "none",     \
+		"URL that gets a POST for each name that was refused, one a second for a name")   \
 	X(READ_ONLY, KIND_TEXT, "read_only", "EGRESS_READ_ONLY",                                  \
 		"on if `write_hosts` is set (even empty), else off",                              \
 		"the read-only rule: only GET, HEAD and OPTIONS without content, except to "      \
@@ -195,6 +207,9 @@ CHECKED int settings_text_size(
 /* `ip:port` or `[v6]:port`. */
 CHECKED int settings_text_addr(
 	struct slice s, struct netaddr *addr, uint16_t *port, struct errmsg *msg);
+/* As Go has it: a host may be left out (then *any), `localhost` is 127.0.0.1. */
+CHECKED int settings_text_listen(
+	struct slice s, struct netaddr *addr, bool *any, uint16_t *port, struct errmsg *msg);
 CHECKED int settings_text_mode(struct slice s, enum egress_mode *out, struct errmsg *msg);
 CHECKED int settings_text_intercept(struct slice s, enum intercept *out, struct errmsg *msg);
 CHECKED int settings_text_unbound_writes(struct slice s, bool *allow, struct errmsg *msg);
@@ -218,8 +233,10 @@ const char *settings_log_level_text(enum log_level level);
 /* settings_decode.c: the text of one setting, or the default of the table, into run->s. */
 CHECKED int settings_decode(struct settings_run *run, enum setting_id id);
 
-/* settings_policy.c: the start policy, from file, variable or YAML (design 2). */
+/* settings_policy.c: the start policy, from file, variable or YAML (design 2), and in front of it
+ * the operator's rule files, where a bad line is an error. */
 CHECKED int settings_policy_load(struct settings_run *run);
+CHECKED int settings_rules_load(struct settings_run *run);
 
 /* settings.c: a warning for the operator, unless the source is read for the second time (quiet). */
 void settings_warn(const struct settings_run *run, const char *fmt, ...) PRINTF(2, 3);

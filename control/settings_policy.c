@@ -1,6 +1,7 @@
 /* The policy of the start: the policy file if it is there and valid, else the variable, else YAML,
  * else deny all (design 2). Before it: settings.c has collected the texts. */
 #include "control/settings_int.h"
+#include "policy/policy_file.h"
 #include "policy/policy_json.h"
 
 /* True if *policy came from the file. A file that cannot be used is a warning only: an upgrade of
@@ -20,7 +21,7 @@ static bool settings_policy_file(struct settings_run *run, const char *path)
 	else if (slice_strip(strbuf_slice(&text)).len == 0)
 		(void)errmsg_set(&why, E_VALUE, "empty");
 	else
-		found = policy_json_decode(strbuf_slice(&text), 0, &run->s->policy, &why) == 0;
+		found = policy_json_decode(strbuf_slice(&text), 0, &run->s->user_policy, &why) == 0;
 	if (!found)
 		settings_warn(run, "%s: %s: expected a policy document; the file is left out", path,
 			why.text);
@@ -54,7 +55,7 @@ static int settings_policy_yaml(struct settings_run *run)
 	unsigned line;
 	int ret;
 
-	ret = policy_json_decode_tree(v->tree, 0, &run->s->policy, &why);
+	ret = policy_json_decode_tree(v->tree, 0, &run->s->user_policy, &why);
 	if (ret == 0)
 		return 0;
 	line = settings_policy_line(run, why.text);
@@ -76,8 +77,55 @@ int settings_policy_load(struct settings_run *run)
 		return settings_policy_yaml(run);
 	if (!v->set)
 		settings_warn(run, "policy: not set: everything is denied");
-	ret = policy_json_decode(slice_str(v->set ? v->text : ""), 0, &run->s->policy, run->msg);
+	ret = policy_json_decode(
+		slice_str(v->set ? v->text : ""), 0, &run->s->user_policy, run->msg);
 	if (ret < 0)
 		return errmsg_prefix(run->msg, ret, "%s", v->source);
+	return 0;
+}
+
+/* fd < 0: there is no such file. */
+static int settings_rules_file(struct settings_run *run, int fd, const char *name,
+	enum policy_file_kind kind, struct rule_list *out)
+{
+	struct errmsg why = {""};
+	struct strbuf text;
+	int ret;
+
+	if (fd < 0)
+		return 0;
+	strbuf_init(&text, POLICY_DOC_MAX);
+	ret = strbuf_pread_fd(&text, fd);
+	if (ret < 0)
+		(void)errmsg_set(&why, ret, "%s", err_text(ret));
+	else if (policy_file_decode(strbuf_slice(&text), kind, out, &why) > 0)
+		ret = E_VALUE;
+	strbuf_fini(&text);
+	if (ret < 0)
+		return errmsg_set(run->msg, ret, "%s/%s: %s", run->s->rules_dir, name, why.text);
+	return 0;
+}
+
+int settings_rules_load(struct settings_run *run)
+{
+	struct settings *s = run->s;
+	struct rule_list skip = {.v = NULL};
+	int ret;
+
+	ret = settings_rules_file(
+		run, run->src->deny_fd, SETTINGS_DENY_ALWAYS, POLICY_FILE_DENY, &s->deny_always);
+	if (ret == 0)
+		ret = settings_rules_file(run, run->src->allow_fd, SETTINGS_ALLOW_ALWAYS,
+			POLICY_FILE_ALLOW, &s->allow_always);
+	if (ret == 0)
+		ret = settings_rules_file(
+			run, run->src->log_skip_fd, SETTINGS_LOG_SKIP, POLICY_FILE_LOG_SKIP, &skip);
+	if (ret < 0) {
+		rule_list_fini(&skip);
+		return ret;
+	}
+	if (skip.n > 0)
+		s->log_skip = policy_new(false, skip.v, skip.n);
+	s->policy = policy_merge_always(s->user_policy, &s->deny_always, &s->allow_always);
 	return 0;
 }

@@ -114,6 +114,25 @@ static void settings_print_vault(const struct settings *s, struct strbuf *out)
 	settings_print_bool(out, "require_locked_memory", s->require_locked_memory);
 }
 
+/* Never the token. */
+static void settings_print_api(const struct settings *s, struct strbuf *out)
+{
+	strbuf_str(out, "# EGRESS_RULES_DIR: ");
+	settings_print_text(out, s->rules_dir);
+	strbuf_char(out, '\n');
+	if (s->api) {
+		strbuf_str(out, "api_addr: ");
+		if (s->api_any)
+			strbuf_printf(out, "\":%u\"", (unsigned)s->api_port);
+		else
+			settings_print_endpoint(out, &s->api_addr, s->api_port);
+		strbuf_char(out, '\n');
+	}
+	if (s->token)
+		strbuf_str(out, "# OPENSANDBOX_EGRESS_TOKEN: set\n");
+	settings_print_line(out, "deny_webhook", s->deny_webhook);
+}
+
 void settings_print(const struct settings *s, struct strbuf *out)
 {
 	size_t i;
@@ -124,8 +143,9 @@ void settings_print(const struct settings *s, struct strbuf *out)
 		settings_print_text(out, s->policy_file);
 		strbuf_char(out, '\n');
 	}
-	settings_print_policy(out, s->policy);
+	settings_print_policy(out, s->user_policy);
 	strbuf_printf(out, "max_rules: %zu\n", s->max_rules);
+	settings_print_api(s, out);
 	settings_print_bool(out, "read_only", s->read_only);
 	settings_print_lists(s, out);
 	settings_print_line(out, "ca_cert_out", s->ca_cert_out);

@@ -16,9 +16,6 @@ static const struct setting_row setting_rows[SETTING_MAX] = {
 #define UP "OPENSANDBOX_EGRESS_"
 
 static const struct setting_other_row setting_others[] = {
-	{OTHER_NO_EFFECT, NULL, UP "HTTP_ADDR"},
-	{OTHER_NO_EFFECT, NULL, UP "TOKEN"},
-	{OTHER_NO_EFFECT, NULL, UP "DENY_WEBHOOK"},
 	{OTHER_NO_EFFECT, NULL, UP "DNS_UPSTREAM_PROBE"},
 	{OTHER_NO_EFFECT, NULL, UP "DNS_UPSTREAM_PROBE_INTERVAL_SEC"},
 	{OTHER_NO_EFFECT, NULL, UP "NAMESERVER_EXEMPT"},

@@ -1,5 +1,6 @@
 /* Texts of settings to values. Pure: knows no environment, no file and no key. Before it:
  * settings.c, which says where the text came from. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/arena.h"
@@ -129,6 +130,31 @@ int settings_text_addr(struct slice s, struct netaddr *addr, uint16_t *port, str
 			s, "an address and a port, like 127.0.0.1:18081 or [::1]:18081", msg);
 	*port = (uint16_t)number;
 	return 0;
+}
+
+int settings_text_listen(
+	struct slice s, struct netaddr *addr, bool *any, uint16_t *port, struct errmsg *msg)
+{
+	static const struct slice local = {"localhost:", 10};
+	struct errmsg why = {""};
+	char text[32];
+	uint64_t number;
+
+	s = slice_strip(s);
+	*any = s.len > 0 && s.p[0] == ':';
+	if (*any || slice_starts(s, local)) {
+		s = slice_from(s, *any ? 1 : local.len);
+		if (slice_to_u64(s, &number) && number > 0 && number <= UINT16_MAX) {
+			(void)snprintf(text, sizeof(text), "127.0.0.1:%u", (unsigned)number);
+			return settings_text_addr(slice_str(text), addr, port, msg);
+		}
+	} else if (settings_text_addr(s, addr, port, &why) == 0) {
+		/* Go's "[::]" is every address, too. */
+		*any = netaddr_class(addr) == ADDR_UNSPECIFIED && !netaddr_is_v4(addr);
+		return 0;
+	}
+	return settings_text_fail(
+		s, "a place to listen, like :18080, 127.0.0.1:18080 or [::1]:18080", msg);
 }
 
 int settings_text_mode(struct slice s, enum egress_mode *out, struct errmsg *msg)

@@ -3,6 +3,8 @@
 #include "control/sources.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <stdio.h>
 
 #include "control/files.h"
 #include "policy/policy_json.h"
@@ -23,6 +25,36 @@ static int sources_policy_file(char *const *env, bool again, int *fd, struct err
 		return errmsg_set(msg, ret,
 			"OPENSANDBOX_EGRESS_POLICY_FILE: %s: %s: expected a readable file, or none",
 			path, err_text(ret));
+	return 0;
+}
+
+int sources_rules_path(char *const *env, enum role role, char *path, size_t size)
+{
+	const char *name = role == ROLE_DENY_ALWAYS ? SETTINGS_DENY_ALWAYS
+		: role == ROLE_ALLOW_ALWAYS         ? SETTINGS_ALLOW_ALWAYS
+						    : SETTINGS_LOG_SKIP;
+	int n = snprintf(path, size, "%s/%s", settings_rules_dir(env), name);
+
+	return n > 0 && (size_t)n < size ? 0 : -ENAMETOOLONG;
+}
+
+int sources_rules(char *const *env, struct roles *r, struct errmsg *msg)
+{
+	static const enum role roles[] = {ROLE_DENY_ALWAYS, ROLE_ALLOW_ALWAYS, ROLE_LOG_SKIP};
+	char path[PATH_MAX];
+	int ret = 0;
+
+	for (size_t i = 0; ret == 0 && i < ARRAY_LEN(roles); i++) {
+		ret = sources_rules_path(env, roles[i], path, sizeof(path));
+		if (ret == 0)
+			ret = files_snapshot(path, POLICY_DOC_MAX, true, &r->fd[roles[i]]);
+		if (ret == -ENOENT || ret == -ENOTDIR)
+			ret = files_snapshot_text(SLICE_EMPTY, &r->fd[roles[i]]);
+		if (ret < 0)
+			return errmsg_set(msg, ret,
+				"EGRESS_RULES_DIR: %s: %s: expected a readable file, or none", path,
+				err_text(ret));
+	}
 	return 0;
 }
 
@@ -52,6 +84,8 @@ int sources_open(
 	}
 	if (ret == 0)
 		ret = sources_policy_file(env, again, &r->fd[ROLE_POLICY_FILE], msg);
+	if (ret == 0)
+		ret = sources_rules(env, r, msg);
 	if (ret == 0 && !again)
 		ret = sources_system(SOURCES_RESOLV_CONF, &r->fd[ROLE_RESOLV_CONF], msg);
 	if (ret == 0)
@@ -69,6 +103,9 @@ struct settings_source sources_settings(
 		.config_fd = r->fd[ROLE_CONFIG],
 		.policy_fd = r->fd[ROLE_POLICY_FILE],
 		.resolv_conf_fd = r->fd[ROLE_RESOLV_CONF],
+		.deny_fd = r->fd[ROLE_DENY_ALWAYS],
+		.allow_fd = r->fd[ROLE_ALLOW_ALWAYS],
+		.log_skip_fd = r->fd[ROLE_LOG_SKIP],
 		.environ = env,
 	};
 }

@@ -182,6 +182,32 @@ static void supervisor_on_rotate(struct supervisor *s)
 	supervisor_tell(s, CONTROL_AUDIT, &answer);
 }
 
+/* The worker has a policy for the file. False for a message of another kind. */
+static bool supervisor_on_save(struct supervisor *s, enum control_type type)
+{
+	struct errmsg msg = {""};
+	int ret;
+
+	if (type == CONTROL_DISCARD) {
+		file_stage_discard(&s->saved);
+		return true;
+	}
+	if (type == CONTROL_SAVE)
+		ret = supervisor_save(s, &msg);
+	else if (type == CONTROL_COMMIT)
+		ret = supervisor_commit(s, &msg);
+	else
+		return false;
+	if (ret < 0)
+		log_error("supervisor", "policy file: %s", msg.text);
+	if (s->control_fd >= 0 && control_send_code(s->control_fd, type, ret) < 0) {
+		log_error("supervisor", "worker %d: no answer could be given: it is ended",
+			(int)s->worker);
+		supervisor_kill(s, SIGKILL);
+	}
+	return true;
+}
+
 /* A worker that sends what no worker sends has been taken over, or has lost its mind. */
 static void supervisor_on_message(struct supervisor *s)
 {
@@ -203,6 +229,8 @@ static void supervisor_on_message(struct supervisor *s)
 		supervisor_on_rotate(s);
 	} else if (ret == 0 && type == CONTROL_VAULT && s->vault_sent > 0) {
 		supervisor_vault_taken(s);
+	} else if (ret == 0 && supervisor_on_save(s, type)) {
+		/* answered */
 	} else {
 		log_error("supervisor", "worker %d: bad message: it is ended", (int)s->worker);
 		supervisor_close_control(s);
@@ -248,6 +276,19 @@ static void supervisor_on_vault(struct supervisor *s)
 	supervisor_tell(s, CONTROL_VAULT, &sent);
 }
 
+static void supervisor_on_rules(struct supervisor *s)
+{
+	struct roles sent;
+
+	if (!supervisor_rules_look(s))
+		return;
+	roles_init(&sent);
+	sent.fd[ROLE_DENY_ALWAYS] = s->roles.fd[ROLE_DENY_ALWAYS];
+	sent.fd[ROLE_ALLOW_ALWAYS] = s->roles.fd[ROLE_ALLOW_ALWAYS];
+	sent.fd[ROLE_LOG_SKIP] = s->roles.fd[ROLE_LOG_SKIP];
+	supervisor_tell(s, CONTROL_ALWAYS, &sent);
+}
+
 static void supervisor_on_stop(struct supervisor *s)
 {
 	if (!s->worker) {
@@ -270,6 +311,7 @@ static int supervisor_on_worker_end(struct supervisor *s, int status)
 	pid_t worker = s->worker;
 
 	supervisor_close_control(s);
+	file_stage_discard(&s->saved);
 	s->worker = 0;
 	if (WIFSIGNALED(status))
 		log_error("supervisor", "worker %d: ended by signal %d", (int)worker,
@@ -332,6 +374,8 @@ static int supervisor_timeout(const struct supervisor *s)
 	uint64_t now = clock_mono_ms();
 	uint64_t due = s->stopping ? UINT64_MAX : supervisor_vault_due(s);
 
+	if (!s->stopping && s->rules_look_at < due)
+		due = s->rules_look_at;
 	if (!s->worker && s->restart_at < due)
 		due = s->restart_at;
 	if (s->worker && s->stopping)
@@ -343,21 +387,26 @@ static int supervisor_timeout(const struct supervisor *s)
 
 static int supervisor_turn(struct supervisor *s)
 {
-	struct pollfd fds[2] = {
+	struct pollfd fds[3] = {
 		{.fd = s->signal_fd, .events = POLLIN},
 		{.fd = s->control_fd, .events = POLLIN}, /* -1 is left out by poll */
+		{.fd = s->rules_fd, .events = POLLIN},
 	};
 	int n;
 
-	n = poll(fds, 2, supervisor_timeout(s));
+	n = poll(fds, 3, supervisor_timeout(s));
 	if (n < 0)
 		return errno == EINTR ? -1 : SUPERVISOR_EXIT_FAILED;
 	if (fds[1].revents)
 		supervisor_on_message(s);
+	if (fds[2].revents)
+		supervisor_rules_event(s);
 	if (fds[0].revents)
 		return supervisor_on_signal(s);
 	if (!s->stopping && clock_mono_ms() >= supervisor_vault_due(s))
 		supervisor_on_vault(s);
+	if (!s->stopping && clock_mono_ms() >= s->rules_look_at)
+		supervisor_on_rules(s);
 	if (s->worker && s->stopping && clock_mono_ms() >= s->kill_at) {
 		log_warn("supervisor", "worker %d: does not stop: it is ended", (int)s->worker);
 		s->kill_at = UINT64_MAX >> 1;

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include "base/strbuf.h"
+#include "control/file_stage.h"
 #include "control/roles.h"
 #include "control/settings.h"
 #include "control/vault_watch.h"
@@ -22,6 +23,13 @@ struct supervisor {
 	uint64_t vault_look_last;        /* and at the last look at them */
 	uint64_t vault_look_at;          /* clock_mono_ms of the next one */
 	unsigned vault_sent;             /* to this worker, and not dealt with yet */
+
+	int rules_fd; /* inotify, -1: none; see supervisor_policy.c */
+	struct vault_watch *rules;
+	uint64_t rules_look; /* as vault_look */
+	uint64_t rules_look_last;
+	uint64_t rules_look_at;
+	struct file_stage saved; /* a policy file that was written and has no name yet */
 
 	int signal_fd;
 	int control_fd; /* -1: no worker, or it has closed its end */
@@ -67,3 +75,22 @@ uint64_t supervisor_vault_due(const struct supervisor *s);
 bool supervisor_vault_look(struct supervisor *s);
 /* Refuses a vault whose area is not locked, where the settings ask for that. */
 CHECKED int supervisor_vault_locked(const struct supervisor *s, bool locked, struct errmsg *msg);
+
+/* supervisor_policy.c */
+
+/* A change is read when the files looked the same twice, this long after inotify's last word and
+ * once more: whoever writes a file in pieces must not be read in the middle. */
+#define SUPERVISOR_RULES_STILL_MS 750
+/* A look without being told, where inotify cannot tell: no directory, a network file system. */
+#define SUPERVISOR_RULES_MS 30000
+
+/* Watches the operator's rule files from here on. */
+void supervisor_rules_watch(struct supervisor *s);
+void supervisor_rules_fini(struct supervisor *s);
+/* inotify said something. */
+void supervisor_rules_event(struct supervisor *s);
+/* True if the files have changed and could be read: s->roles has them for the worker. */
+bool supervisor_rules_look(struct supervisor *s);
+/* The answer to SAVE, COMMIT and DISCARD from the worker. */
+CHECKED int supervisor_save(struct supervisor *s, struct errmsg *msg);
+CHECKED int supervisor_commit(struct supervisor *s, struct errmsg *msg);

@@ -37,8 +37,7 @@ static int supervisor_load(
 	ret = settings_load(&src, out, msg);
 	if (ret < 0)
 		return ret;
-	policy_unref((*out)->policy);
-	(*out)->policy = NULL;
+	settings_drop_policy(*out);
 	(void)malloc_trim(0);
 	return 0;
 }
@@ -195,13 +194,39 @@ static int supervisor_open_trust(const char *path, int *fd, struct errmsg *msg)
 		path, err_text(-errno));
 }
 
+static int supervisor_listen(struct supervisor *s, struct errmsg *msg)
+{
+	const struct settings *set = s->settings;
+	struct ports_place proxy = {
+		.addr = set->proxy_addr,
+		.port = set->proxy_port,
+		.setting = "EGRESS_PROXY_ADDR, or `proxy_addr` in the file,",
+	};
+	struct ports_place api = {
+		.addr = set->api_addr,
+		.port = set->api_port,
+		.any = set->api_any,
+		.setting = "OPENSANDBOX_EGRESS_HTTP_ADDR, or `api_addr` in the file,",
+	};
+	int ret;
+
+	ret = ports_open(&proxy, &s->roles.fd[ROLE_PROXY], &s->roles.fd[ROLE_PROXY_V6], msg);
+	if (ret == 0 && set->api)
+		ret = ports_open(&api, &s->roles.fd[ROLE_API], &s->roles.fd[ROLE_API_V6], msg);
+	return ret;
+}
+
 static int supervisor_open_files(struct supervisor *s, struct errmsg *msg)
 {
 	const struct settings *set = s->settings;
 	int ret;
 
-	ret = ports_open(&set->proxy_addr, set->proxy_port, &s->roles.fd[ROLE_PROXY],
-		&s->roles.fd[ROLE_PROXY_V6], msg);
+	ret = supervisor_listen(s, msg);
+	if (ret == 0 && set->api) {
+		s->roles.fd[ROLE_POLICY_NEW] = memfd_create("egress-policy", MFD_CLOEXEC);
+		if (s->roles.fd[ROLE_POLICY_NEW] < 0)
+			ret = errmsg_set(msg, -errno, "memory for a file: %s", err_text(-errno));
+	}
 	if (ret == 0)
 		ret = supervisor_open_trust(set->upstream_trust, &s->roles.fd[ROLE_TRUST], msg);
 	if (ret == 0 && set->audit_file) {
@@ -217,6 +242,8 @@ int supervisor_start(struct supervisor *s, struct errmsg *msg)
 	struct roles all;
 	int ret;
 
+	/* Before they are read: a change in between is seen as one. */
+	supervisor_rules_watch(s);
 	ret = sources_open(s->config_path, s->environ, false, &all, msg);
 	if (ret < 0)
 		return ret;
@@ -241,8 +268,10 @@ void supervisor_init(struct supervisor *s, const char *config_path, char *const 
 		.environ = env,
 		.signal_fd = -1,
 		.control_fd = -1,
+		.rules_fd = -1,
 		.backoff_ms = SUPERVISOR_BACKOFF_MS};
 	roles_init(&s->roles);
+	file_stage_init(&s->saved);
 	strbuf_init(&s->ca_cert, CA_PEM_MAX);
 }
 
@@ -251,6 +280,8 @@ void supervisor_fini(struct supervisor *s)
 	roles_fini(&s->roles);
 	strbuf_fini(&s->ca_cert);
 	vault_feed_watch_free(s->vault_watch);
+	supervisor_rules_fini(s);
+	file_stage_discard(&s->saved);
 	settings_free(s->settings);
 	s->settings = NULL;
 	if (s->signal_fd >= 0)
@@ -262,6 +293,9 @@ static void supervisor_warn_fixed(const struct settings *was, const struct setti
 {
 	if (!netaddr_eq(&was->proxy_addr, &is->proxy_addr) || was->proxy_port != is->proxy_port)
 		log_warn("supervisor", "proxy_addr has changed: it counts after a restart only");
+	if (was->api != is->api || was->api_port != is->api_port || was->api_any != is->api_any ||
+		!netaddr_eq(&was->api_addr, &is->api_addr))
+		log_warn("supervisor", "api_addr has changed: it counts after a restart only");
 }
 
 /* The audit file anew, if the settings name another one or it was moved away. */

@@ -14,6 +14,9 @@ static void worker_start_source(struct worker_start *w)
 		.config_fd = w->roles.fd[ROLE_CONFIG],
 		.policy_fd = w->roles.fd[ROLE_POLICY_FILE],
 		.resolv_conf_fd = w->roles.fd[ROLE_RESOLV_CONF],
+		.deny_fd = w->roles.fd[ROLE_DENY_ALWAYS],
+		.allow_fd = w->roles.fd[ROLE_ALLOW_ALWAYS],
+		.log_skip_fd = w->roles.fd[ROLE_LOG_SKIP],
 		.environ = environ,
 		.quiet = true,
 	};

@@ -35,6 +35,9 @@ static int environment_audit_setting(
 		.config_fd = -1,
 		.policy_fd = -1,
 		.resolv_conf_fd = -1,
+		.deny_fd = -1,
+		.allow_fd = -1,
+		.log_skip_fd = -1,
 		.environ = variables,
 		.quiet = true};
 	struct settings *s = NULL;

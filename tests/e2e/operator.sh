@@ -167,7 +167,7 @@ case_check_warns()
 			EGRESS_PORT_80_TCP=tcp://10.0.0.1:80 EGRESS_PORT=tcp://10.0.0.1:80 &&
 		check_warns_row 'b.test' AGENTIC_WRITE_HOSTS=a.test,b.test &&
 		check_warns_row 'read.only' AGENTIC_WRITE_HOSTS=a.test EGRESS_READ_ONLY=off &&
-		check_warns_row OPENSANDBOX_EGRESS_HTTP_ADDR OPENSANDBOX_EGRESS_HTTP_ADDR=:18080 &&
+		check_warns_row OPENSANDBOX_EGRESS_TOKEN OPENSANDBOX_EGRESS_HTTP_ADDR=:18080 &&
 		check_warns_row '' OPENSANDBOX_EGRESS_POLICY_FILE="$WORK/missing.json" &&
 		check_warns_row empty.json OPENSANDBOX_EGRESS_POLICY_FILE="$WORK/empty.json" &&
 		check_warns_row invalid.json OPENSANDBOX_EGRESS_POLICY_FILE="$WORK/invalid.json" &&

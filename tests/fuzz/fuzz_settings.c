@@ -14,8 +14,13 @@ static int load(struct slice text, struct settings **out, struct errmsg *msg)
 	/* The least that a start in mode proxy needs; a key of the file may not replace it. */
 	char *env[] = {(char[]){"OPENSANDBOX_EGRESS_MODE=proxy"}, (char[]){"HOME=/h"}, NULL};
 	static const char resolv[] = "nameserver 192.0.2.53\n";
-	struct settings_source src = {
-		.config_path = "f", .policy_fd = -1, .environ = env, .quiet = true};
+	struct settings_source src = {.config_path = "f",
+		.policy_fd = -1,
+		.deny_fd = -1,
+		.allow_fd = -1,
+		.log_skip_fd = -1,
+		.environ = env,
+		.quiet = true};
 	int ret;
 
 	src.config_fd = memfd_create("config", MFD_CLOEXEC);

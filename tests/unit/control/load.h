@@ -33,6 +33,9 @@ struct load {
 	const char *file;   /* policy file, NULL: none */
 	const char *resolv; /* resolv.conf, NULL: none */
 	const char *env[ENV_MAX];
+	const char *deny; /* the operator's rule files, NULL: none */
+	const char *allow;
+	const char *log_skip;
 };
 
 /* What a load gave. */
@@ -60,6 +63,9 @@ static inline void load_env(const struct load *l, bool bare, bool quiet, struct 
 		.config_fd = l->yaml ? text_fd(l->yaml) : -1,
 		.policy_fd = l->file ? text_fd(l->file) : -1,
 		.resolv_conf_fd = l->resolv ? text_fd(l->resolv) : -1,
+		.deny_fd = l->deny ? text_fd(l->deny) : -1,
+		.allow_fd = l->allow ? text_fd(l->allow) : -1,
+		.log_skip_fd = l->log_skip ? text_fd(l->log_skip) : -1,
 		.environ = env,
 		.quiet = quiet};
 	int log = memfd_create("log", MFD_CLOEXEC);
@@ -87,6 +93,12 @@ static inline void load_env(const struct load *l, bool bare, bool quiet, struct 
 		(void)close(src.policy_fd);
 	if (src.resolv_conf_fd >= 0)
 		(void)close(src.resolv_conf_fd);
+	if (src.deny_fd >= 0)
+		(void)close(src.deny_fd);
+	if (src.allow_fd >= 0)
+		(void)close(src.allow_fd);
+	if (src.log_skip_fd >= 0)
+		(void)close(src.log_skip_fd);
 	if (o->ret < 0) {
 		assert_null(o->s);
 		assert_true(o->msg.text[0] != '\0');

@@ -66,6 +66,14 @@ static void test_listener_for_ipv6_takes_no_ipv4(void **state)
 	(void)close(fd);
 }
 
+static const struct ports_place *place(struct netaddr a, uint16_t port)
+{
+	static struct ports_place p;
+
+	p = (struct ports_place){a, port, false, "EGRESS_PROXY_ADDR"};
+	return &p;
+}
+
 static void test_port_in_use_is_refused_with_address_and_way_out(void **state)
 {
 	struct netaddr a = addr_of("127.0.0.1");
@@ -77,7 +85,7 @@ static void test_port_in_use_is_refused_with_address_and_way_out(void **state)
 	int fd = -1;
 
 	port = take_port(&held);
-	assert_int_equal(ports_open(&a, port, &fd, &fd6, &msg), -EADDRINUSE);
+	assert_int_equal(ports_open(place(a, port), &fd, &fd6, &msg), -EADDRINUSE);
 	assert_int_equal(fd, -1);
 	assert_int_equal(fd6, -1);
 	ports_text(&a, port, text);
@@ -103,7 +111,7 @@ static void test_port_of_the_second_loopback_in_use_is_refused(void **state)
 		skip();
 	assert_int_equal(ret, 0);
 	assert_int_equal(getsockname(held, (struct sockaddr *)&sa, &len), 0);
-	assert_int_equal(ports_open(&a, ntohs(sa.sin6_port), &fd, &fd6, &msg), -EADDRINUSE);
+	assert_int_equal(ports_open(place(a, ntohs(sa.sin6_port)), &fd, &fd6, &msg), -EADDRINUSE);
 	assert_non_null(strstr(msg.text, "[::1]:"));
 	assert_int_equal(fd, -1);
 	(void)close(held);
@@ -127,7 +135,7 @@ static void test_only_127_0_0_1_gets_a_second_listener(void **state)
 
 		port = take_port(&held);
 		(void)close(held);
-		assert_int_equal(ports_open(&a, port, &fd, &fd6, &msg), 0);
+		assert_int_equal(ports_open(place(a, port), &fd, &fd6, &msg), 0);
 		/* Without IPv6 there is none, which is fine. */
 		if (!rows[i].second)
 			assert_int_equal(fd6, -1);
@@ -139,6 +147,31 @@ static void test_only_127_0_0_1_gets_a_second_listener(void **state)
 	}
 }
 
+static void test_every_address_is_one_listener_for_each_family(void **state)
+{
+	struct ports_place all = {.any = true, .setting = "OPENSANDBOX_EGRESS_HTTP_ADDR"};
+	struct errmsg msg = {""};
+	struct sockaddr_in sa = {0};
+	socklen_t len = sizeof(sa);
+	int held = -1;
+	int fd6;
+	int fd = -1;
+
+	all.port = take_port(&held);
+	assert_int_equal(ports_open(&all, &fd, &fd6, &msg), -EADDRINUSE);
+	assert_non_null(strstr(msg.text, "0.0.0.0:"));
+	assert_non_null(strstr(msg.text, "OPENSANDBOX_EGRESS_HTTP_ADDR"));
+	(void)close(held);
+	assert_int_equal(ports_open(&all, &fd, &fd6, &msg), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&sa, &len), 0);
+	assert_int_equal(sa.sin_addr.s_addr, INADDR_ANY);
+	if (fd6 >= 0) {
+		assert_int_equal(option(fd6, SOL_SOCKET, SO_DOMAIN), AF_INET6);
+		(void)close(fd6);
+	}
+	(void)close(fd);
+}
+
 static void test_foreign_address_is_refused(void **state)
 {
 	struct netaddr a = addr_of("192.0.2.1");
@@ -146,7 +179,7 @@ static void test_foreign_address_is_refused(void **state)
 	int fd6;
 	int fd = -1;
 
-	assert_int_equal(ports_open(&a, 1024, &fd, &fd6, &msg), -EADDRNOTAVAIL);
+	assert_int_equal(ports_open(place(a, 1024), &fd, &fd6, &msg), -EADDRNOTAVAIL);
 	assert_non_null(strstr(msg.text, "192.0.2.1:1024: cannot listen"));
 }
 
@@ -158,6 +191,7 @@ int main(void)
 		cmocka_unit_test(test_port_in_use_is_refused_with_address_and_way_out),
 		cmocka_unit_test(test_port_of_the_second_loopback_in_use_is_refused),
 		cmocka_unit_test(test_only_127_0_0_1_gets_a_second_listener),
+		cmocka_unit_test(test_every_address_is_one_listener_for_each_family),
 		cmocka_unit_test(test_foreign_address_is_refused),
 	};
 

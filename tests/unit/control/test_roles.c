@@ -23,6 +23,7 @@ struct packet {
 	uint8_t type;
 	uint8_t n;
 	uint8_t role[ROLE_MAX];
+	int32_t code;
 };
 
 static int open_null(void)
@@ -76,7 +77,7 @@ static void test_each_descriptor_arrives_at_its_role(void **state)
 	roles_init(&sent);
 	for (i = 0; i < ROLE_MAX; i++) {
 		sent.fd[i] = memfd_create("role", MFD_CLOEXEC);
-		assert_int_equal(write(sent.fd[i], "123456789abc", (size_t)i), i);
+		assert_int_equal(write(sent.fd[i], "123456789abcdefghijklmnopqrs", (size_t)i), i);
 	}
 	assert_int_equal(control_send(pair[0], CONTROL_START, &sent), 0);
 	assert_int_equal(control_receive(pair[1], &type, &got), 0);
@@ -109,6 +110,28 @@ static void test_message_without_descriptors_brings_none(void **state)
 		assert_int_equal(got.fd[i], -1);
 		assert_true(role_text((enum role)i)[0] != '\0');
 	}
+	(void)close(pair[0]);
+	(void)close(pair[1]);
+}
+
+static void test_answer_brings_its_code(void **state)
+{
+	static const int codes[] = {0, -28, -10009};
+	enum control_type type;
+	struct roles got;
+	int pair[2];
+	int code;
+
+	assert_int_equal(control_pair(pair), 0);
+	for (size_t i = 0; i < ARRAY_LEN(codes); i++) {
+		assert_int_equal(control_send_code(pair[0], CONTROL_SAVE, codes[i]), 0);
+		assert_int_equal(control_receive_code(pair[1], &type, &got, &code), 0);
+		assert_int_equal(type, CONTROL_SAVE);
+		assert_int_equal(code, codes[i]);
+	}
+	assert_int_equal(control_send(pair[0], CONTROL_COMMIT, NULL), 0);
+	assert_int_equal(control_receive_code(pair[1], &type, &got, &code), 0);
+	assert_int_equal(code, 0);
 	(void)close(pair[0]);
 	(void)close(pair[1]);
 }
@@ -163,21 +186,22 @@ static void test_packet_of_another_shape_is_refused(void **state)
 		size_t len;
 		size_t n_fds;
 	} rows[] = {
-		{{MAGIC + 1, CONTROL_STOP, 0, {0}}, sizeof(struct packet), 0},
-		{{MAGIC, CONTROL_MAX, 0, {0}}, sizeof(struct packet), 0},
-		{{MAGIC, 255, 0, {0}}, sizeof(struct packet), 0},
-		{{MAGIC, CONTROL_STOP, 0, {0}}, sizeof(struct packet) - 1, 0},
-		{{MAGIC, CONTROL_STOP, 0, {0}}, 1, 0},
+		{{MAGIC + 1, CONTROL_STOP, 0, {0}, 0}, sizeof(struct packet), 0},
+		{{MAGIC, CONTROL_MAX, 0, {0}, 0}, sizeof(struct packet), 0},
+		{{MAGIC, 255, 0, {0}, 0}, sizeof(struct packet), 0},
+		{{MAGIC, CONTROL_STOP, 0, {0}, 0}, sizeof(struct packet) - 1, 0},
+		{{MAGIC, CONTROL_STOP, 0, {0}, 0}, 1, 0},
 		/* more or fewer descriptors than it says */
-		{{MAGIC, CONTROL_START, 1, {ROLE_CONFIG}}, sizeof(struct packet), 0},
-		{{MAGIC, CONTROL_START, 0, {0}}, sizeof(struct packet), 1},
-		{{MAGIC, CONTROL_START, 1, {ROLE_CONFIG}}, sizeof(struct packet), 2},
+		{{MAGIC, CONTROL_START, 1, {ROLE_CONFIG}, 0}, sizeof(struct packet), 0},
+		{{MAGIC, CONTROL_START, 0, {0}, 0}, sizeof(struct packet), 1},
+		{{MAGIC, CONTROL_START, 1, {ROLE_CONFIG}, 0}, sizeof(struct packet), 2},
 		/* one role twice, a role that is none, more than there are */
-		{{MAGIC, CONTROL_START, 2, {ROLE_CONFIG, ROLE_CONFIG}}, sizeof(struct packet), 2},
-		{{MAGIC, CONTROL_START, 1, {ROLE_MAX}}, sizeof(struct packet), 1},
-		{{MAGIC, CONTROL_START, 1, {255}}, sizeof(struct packet), 1},
-		{{MAGIC, CONTROL_START, ROLE_MAX, {0}}, sizeof(struct packet), 60},
-		{{MAGIC, CONTROL_START, 60, {0}}, sizeof(struct packet), 60},
+		{{MAGIC, CONTROL_START, 2, {ROLE_CONFIG, ROLE_CONFIG}, 0}, sizeof(struct packet),
+			2},
+		{{MAGIC, CONTROL_START, 1, {ROLE_MAX}, 0}, sizeof(struct packet), 1},
+		{{MAGIC, CONTROL_START, 1, {255}, 0}, sizeof(struct packet), 1},
+		{{MAGIC, CONTROL_START, ROLE_MAX, {0}, 0}, sizeof(struct packet), 60},
+		{{MAGIC, CONTROL_START, 60, {0}, 0}, sizeof(struct packet), 60},
 	};
 	int fds[64];
 	size_t i;
@@ -205,7 +229,7 @@ static void test_packet_of_another_shape_is_refused(void **state)
 static void test_packet_that_is_too_long_is_refused(void **state)
 {
 	char text[sizeof(struct packet) + 1] = {0};
-	struct packet p = {MAGIC, CONTROL_STOP, 0, {0}};
+	struct packet p = {MAGIC, CONTROL_STOP, 0, {0}, 0};
 	enum control_type type;
 	struct roles got;
 	int pair[2];
@@ -369,6 +393,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_each_descriptor_arrives_at_its_role),
 		cmocka_unit_test(test_message_without_descriptors_brings_none),
+		cmocka_unit_test(test_answer_brings_its_code),
 		cmocka_unit_test(test_other_side_gone_is_the_end),
 		cmocka_unit_test(test_nothing_to_read_is_not_the_end),
 		cmocka_unit_test(test_full_socket_does_not_block),

@@ -54,6 +54,22 @@ static const struct {
 	{"EGRESS_REQUIRE_RAW_GUARD=1", "not supported by this version"},
 	{"OPENSANDBOX_URL=http://o.test", "not supported by this version"},
 	{"OPENSANDBOX_API_KEY_FILE=/k", "not supported by this version"},
+	/* the API */
+	{"OPENSANDBOX_EGRESS_HTTP_ADDR=18080", "\"18080\": expected a place to listen"},
+	{"OPENSANDBOX_EGRESS_HTTP_ADDR=:0", "expected a place to listen"},
+	{"OPENSANDBOX_EGRESS_HTTP_ADDR=:65536", "expected a place to listen"},
+	{"OPENSANDBOX_EGRESS_HTTP_ADDR=:http", "expected a place to listen"},
+	{"OPENSANDBOX_EGRESS_HTTP_ADDR=::1:80", "expected a place to listen"},
+	{"OPENSANDBOX_EGRESS_HTTP_ADDR=host.test:80", "expected a place to listen"},
+	{"OPENSANDBOX_EGRESS_HTTP_ADDR=localhost", "expected a place to listen"},
+	{"OPENSANDBOX_EGRESS_TOKEN= t", "OPENSANDBOX_EGRESS_TOKEN: cannot stand in a field"},
+	{"OPENSANDBOX_EGRESS_TOKEN=t\t", "cannot stand in a field"},
+	{"OPENSANDBOX_EGRESS_TOKEN=a\nb", "cannot stand in a field"},
+	{"OPENSANDBOX_EGRESS_DENY_WEBHOOK=h.test/x", "expected a URL"},
+	{"OPENSANDBOX_EGRESS_DENY_WEBHOOK=/x", "expected a URL"},
+	{"OPENSANDBOX_EGRESS_DENY_WEBHOOK=ftp://h.test/", "expected a URL"},
+	{"OPENSANDBOX_EGRESS_DENY_WEBHOOK=http://u:p@h.test/", "without user and password"},
+	{"EGRESS_RULES_DIR=", "EGRESS_RULES_DIR: empty"},
 	/* the vault */
 	{"EGRESS_VAULT_FILE=", "EGRESS_VAULT_FILE: empty: expected a value or unset"},
 	{"EGRESS_VAULT_FILE=/v/", "EGRESS_VAULT_FILE: \"/v/\": expected the path of a file"},
@@ -199,8 +215,12 @@ static void test_what_is_accepted_warns_where_it_should(void **state)
 		{"OPENSANDBOX_OTHER=1", NULL},
 		{"EGRESS_NO_EQUALS_SIGN", NULL},
 		/* upstream's, without a meaning here */
-		{"OPENSANDBOX_EGRESS_HTTP_ADDR=:18080", "HTTP_ADDR: no effect in mode proxy"},
-		{"OPENSANDBOX_EGRESS_TOKEN=t", "TOKEN: no effect in mode proxy"},
+		{"OPENSANDBOX_EGRESS_HTTP_ADDR=:18080", "whoever reaches the API may change"},
+		{"OPENSANDBOX_EGRESS_TOKEN=t", "TOKEN: no effect without api_addr"},
+		{"OPENSANDBOX_EGRESS_TOKEN=", NULL},
+		{"OPENSANDBOX_EGRESS_DENY_WEBHOOK=http://h.test", NULL},
+		{"OPENSANDBOX_EGRESS_DENY_WEBHOOK=https://10.0.0.1:8443/a?b=c", NULL},
+		{"EGRESS_RULES_DIR=/x", NULL},
 		{"OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT=true", "no effect in mode proxy"},
 		{"OPENSANDBOX_EGRESS_DOH_BLOCKLIST=1.1.1.1", "no effect in mode proxy"},
 		{"OPENSANDBOX_LOG_OUTPUT=stdout", "no effect in mode proxy"},
@@ -275,6 +295,68 @@ static void test_default_mode_is_refused_in_this_version(void **state)
 	load_env(&l, true, false, &o);
 	assert_int_equal(o.ret, E_VALUE);
 	assert_non_null(strstr(o.msg.text, "mode (default): \"dns\": expected proxy"));
+}
+
+static void test_places_where_the_api_listens(void **state)
+{
+	static const struct {
+		const char *env; /* NULL: not set */
+		bool api, any;
+		const char *addr;
+		uint16_t port;
+	} rows[] = {
+		/* mode proxy may run on a developer's machine: no port that was not asked for */
+		{NULL, false, false, NULL, 0},
+		{"OPENSANDBOX_EGRESS_HTTP_ADDR=", false, false, NULL, 0},
+		{"OPENSANDBOX_EGRESS_HTTP_ADDR=:18080", true, true, NULL, 18080},
+		{"OPENSANDBOX_EGRESS_HTTP_ADDR=[::]:1", true, true, NULL, 1},
+		{"OPENSANDBOX_EGRESS_HTTP_ADDR=0.0.0.0:1", true, false, "0.0.0.0", 1},
+		{"OPENSANDBOX_EGRESS_HTTP_ADDR=127.0.0.1:65535", true, false, "127.0.0.1", 65535},
+		{"OPENSANDBOX_EGRESS_HTTP_ADDR=[::1]:7", true, false, "::1", 7},
+		{"OPENSANDBOX_EGRESS_HTTP_ADDR=localhost:7", true, false, "127.0.0.1", 7},
+	};
+	char text[NETADDR_TEXT_MAX];
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct load l = {.env = {rows[i].env}};
+		struct settings *s = must_load(&l);
+
+		assert_int_equal(s->api, rows[i].api);
+		assert_int_equal(s->api_any, rows[i].any);
+		assert_int_equal(s->api_port, rows[i].port);
+		if (rows[i].addr) {
+			(void)netaddr_text(&s->api_addr, text);
+			assert_string_equal(text, rows[i].addr);
+		}
+		settings_free(s);
+	}
+}
+
+static void test_token_is_taken_as_it_is_and_never_told(void **state)
+{
+	static char longest[sizeof("OPENSANDBOX_EGRESS_TOKEN=") + 1025];
+	struct load l = {
+		.env = {"OPENSANDBOX_EGRESS_TOKEN=a b=c", "OPENSANDBOX_EGRESS_HTTP_ADDR=:1"}};
+	struct settings *s = must_load(&l);
+	struct outcome o;
+	struct strbuf out;
+
+	assert_string_equal(s->token, "a b=c");
+	strbuf_init(&out, 1u << 20);
+	settings_print(s, &out);
+	assert_null(strstr(strbuf_cstr(&out), "a b=c"));
+	assert_non_null(strstr(strbuf_cstr(&out), "# OPENSANDBOX_EGRESS_TOKEN: set"));
+	strbuf_fini(&out);
+	settings_free(s);
+	/* at the limit, and one past it; the message does not quote it */
+	memcpy(longest, "OPENSANDBOX_EGRESS_TOKEN=", sizeof("OPENSANDBOX_EGRESS_TOKEN="));
+	memset(longest + strlen(longest), 'k', 1024);
+	l = (struct load){.env = {longest}};
+	settings_free(must_load(&l));
+	longest[strlen(longest)] = 'k';
+	load_env(&l, false, false, &o);
+	assert_int_equal(o.ret, E_VALUE);
+	assert_null(strstr(o.msg.text, "kkk"));
 }
 
 static void test_port_variable_moves_the_listener_unless_its_address_is_set(void **state)
@@ -522,6 +604,8 @@ int main(void)
 		cmocka_unit_test(test_what_is_accepted_warns_where_it_should),
 		cmocka_unit_test(test_quiet_source_gives_no_warning),
 		cmocka_unit_test(test_default_mode_is_refused_in_this_version),
+		cmocka_unit_test(test_places_where_the_api_listens),
+		cmocka_unit_test(test_token_is_taken_as_it_is_and_never_told),
 		cmocka_unit_test(test_port_variable_moves_the_listener_unless_its_address_is_set),
 		cmocka_unit_test(test_certificate_goes_to_the_state_directory_by_default),
 		cmocka_unit_test(test_resolvers_come_from_setting_or_resolv_conf),

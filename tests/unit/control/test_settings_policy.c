@@ -120,18 +120,20 @@ static void test_policy_comes_from_file_then_variable_then_yaml(void **state)
 		const char *target; /* NULL: no rule */
 		const char *log;
 	} rows[] = {
-		{{yaml, file, NULL, {PROXY, RESOLVERS, CERT, var, path}}, "f.test", NULL},
-		{{yaml, NULL, NULL, {PROXY, RESOLVERS, CERT, var, path}}, "v.test", NULL},
-		{{yaml, "", NULL, {PROXY, RESOLVERS, CERT, var, path}}, "v.test", "/p: empty"},
-		{{yaml, " \n", NULL, {PROXY, RESOLVERS, CERT, var, path}}, "v.test", "/p: empty"},
-		{{yaml, "{", NULL, {PROXY, RESOLVERS, CERT, var, path}}, "v.test", "/p: "},
-		{{yaml, "{", NULL, {PROXY, RESOLVERS, CERT, path}}, "y.test", "/p: "},
-		{{yaml, "null", NULL, {PROXY, RESOLVERS, CERT, var, path}}, NULL, NULL},
-		{{yaml, NULL, NULL, {PROXY, RESOLVERS, CERT}}, "y.test", NULL},
-		{{"policy:\n", NULL, NULL, {PROXY, RESOLVERS, CERT}}, NULL, NULL},
-		{{yaml, NULL, NULL, {PROXY, RESOLVERS, CERT, "OPENSANDBOX_EGRESS_RULES= "}}, NULL,
-			NULL},
-		{{NULL, NULL, NULL, {PROXY, RESOLVERS, CERT}}, NULL, "everything is denied"},
+		{{yaml, file, NULL, .env = {PROXY, RESOLVERS, CERT, var, path}}, "f.test", NULL},
+		{{yaml, NULL, NULL, .env = {PROXY, RESOLVERS, CERT, var, path}}, "v.test", NULL},
+		{{yaml, "", NULL, .env = {PROXY, RESOLVERS, CERT, var, path}}, "v.test",
+			"/p: empty"},
+		{{yaml, " \n", NULL, .env = {PROXY, RESOLVERS, CERT, var, path}}, "v.test",
+			"/p: empty"},
+		{{yaml, "{", NULL, .env = {PROXY, RESOLVERS, CERT, var, path}}, "v.test", "/p: "},
+		{{yaml, "{", NULL, .env = {PROXY, RESOLVERS, CERT, path}}, "y.test", "/p: "},
+		{{yaml, "null", NULL, .env = {PROXY, RESOLVERS, CERT, var, path}}, NULL, NULL},
+		{{yaml, NULL, NULL, .env = {PROXY, RESOLVERS, CERT}}, "y.test", NULL},
+		{{"policy:\n", NULL, NULL, .env = {PROXY, RESOLVERS, CERT}}, NULL, NULL},
+		{{yaml, NULL, NULL, .env = {PROXY, RESOLVERS, CERT, "OPENSANDBOX_EGRESS_RULES= "}},
+			NULL, NULL},
+		{{NULL, NULL, NULL, .env = {PROXY, RESOLVERS, CERT}}, NULL, "everything is denied"},
 	};
 	size_t i;
 
@@ -182,6 +184,55 @@ static void test_policy_path_is_read_from_the_environment_alone(void **state)
 	assert_string_equal(settings_policy_path(set), "/p");
 }
 
+static void test_rule_files_stand_before_the_policy(void **state)
+{
+	struct load l = {.deny = "bad.test\n",
+		.allow = "# us\ngood.test\n10.1.2.3\n",
+		.log_skip = "*.noise.test\n",
+		.env = {PROXY, RESOLVERS, CERT,
+			"OPENSANDBOX_EGRESS_RULES={\"egress\":[{\"action\":\"deny\",\"target\":"
+			"\"good.test\"}]}"}};
+	struct outcome o;
+
+	load_env(&l, true, false, &o);
+	if (o.ret < 0)
+		fail_msg("%s", o.msg.text);
+	assert_int_equal(policy_n_rules(o.s->policy), 4);
+	assert_int_equal(policy_n_deny_always(o.s->policy), 1);
+	assert_int_equal(policy_n_allow_always(o.s->policy), 2);
+	assert_int_equal(policy_n_rules(o.s->user_policy), 1);
+	assert_true(policy_check_name(o.s->policy, SLICE("good.test"), 443).allow);
+	assert_true(policy_check_name(o.s->log_skip, SLICE("a.noise.test"), 0).allow);
+	assert_false(policy_check_name(o.s->log_skip, SLICE("noise.test"), 0).allow);
+	assert_string_equal(o.s->rules_dir, "/var/egress/rules");
+	settings_drop_policy(o.s);
+	assert_null(o.s->policy);
+	settings_free(o.s);
+}
+
+static void test_bad_line_of_a_rule_file_is_named(void **state)
+{
+	static const struct {
+		struct load l;
+		const char *want;
+	} rows[] = {
+		{{.deny = "a.test\nhttp://x\n"}, "/r/deny.always: line 2: target \"http://x\""},
+		{{.allow = "*\n"}, "/r/allow.always: line 1: "},
+		{{.log_skip = "10.0.0.1\n"}, "/r/log_skip.always: line 1: "},
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct load l = rows[i].l;
+		struct outcome o;
+
+		l.env[0] = "EGRESS_RULES_DIR=/r";
+		load_env(&l, false, false, &o);
+		assert_int_equal(o.ret, E_VALUE);
+		if (strncmp(o.msg.text, rows[i].want, strlen(rows[i].want)) != 0)
+			fail_msg("%s", o.msg.text);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -190,6 +241,8 @@ int main(void)
 		cmocka_unit_test(test_pass_through_under_the_rule_lists_write_hosts_only),
 		cmocka_unit_test(test_policy_comes_from_file_then_variable_then_yaml),
 		cmocka_unit_test(test_wrong_rule_in_yaml_is_named_by_its_line),
+		cmocka_unit_test(test_rule_files_stand_before_the_policy),
+		cmocka_unit_test(test_bad_line_of_a_rule_file_is_named),
 		cmocka_unit_test(test_policy_path_is_read_from_the_environment_alone),
 	};
 

@@ -19,6 +19,8 @@ static void test_printed_settings_can_be_read_back(void **state)
 				   "    - {action: allow, target: '*.a.test', ports: [443, 8443]}\n"
 				   "    - {action: deny, target: 10.0.0.0/8}\n"
 				   "max_rules: 7\n"
+				   "api_addr: ':18080'\n"
+				   "deny_webhook: https://h.test/x\n"
 				   "write_hosts: [a.test, '*.b.test', .c.test]\n"
 				   "pass_through: [a.test]\n"
 				   "private_names: [corp]\n"
@@ -69,6 +71,8 @@ static void test_printed_settings_can_be_read_back(void **state)
 	assert_non_null(strstr(l.yaml, "placeholders: \"strip\"\nhttp_bindings: true\n"));
 	assert_non_null(strstr(l.yaml, "require_locked_memory: true\n"));
 	assert_non_null(strstr(l.yaml, "head_timeout: 2h\n"));
+	assert_non_null(strstr(l.yaml, "api_addr: \":18080\"\n"));
+	assert_non_null(strstr(l.yaml, "deny_webhook: \"https://h.test/x\"\n"));
 	strbuf_fini(&first);
 	strbuf_fini(&second);
 }
@@ -76,7 +80,8 @@ static void test_printed_settings_can_be_read_back(void **state)
 static void test_every_setting_with_a_key_is_printed(void **state)
 {
 	struct load l = {.env = {"EGRESS_CA_KEY=/k", "OPENSANDBOX_EGRESS_SANDBOX_ID=s",
-				 "EGRESS_VAULT_FILE=/v"}};
+				 "EGRESS_VAULT_FILE=/v", "OPENSANDBOX_EGRESS_HTTP_ADDR=:1",
+				 "OPENSANDBOX_EGRESS_DENY_WEBHOOK=http://h.test/"}};
 	struct settings *s = must_load(&l);
 	struct strbuf text;
 	char line[64];

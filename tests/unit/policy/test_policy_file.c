@@ -1,7 +1,6 @@
 /* The operator's rule files (policy/policy_file): which lines are rules, and which are faults. */
-#include "policy/policy_file.h"
-
 #include "base/strbuf.h"
+#include "policy/policy_file.h"
 #include "tests/unit/policy/fixture.h"
 
 static void test_lines_become_rules(void **state)

@@ -1,10 +1,9 @@
 /* PATCH, DELETE and the operator's rules (policy/policy_merge): which rules there are afterwards,
  * in which order, and what they decide. */
-#include "policy/policy_merge.h"
-
 #include "base/strbuf.h"
 #include "policy/check.h"
 #include "policy/policy_json.h"
+#include "policy/policy_merge.h"
 #include "tests/unit/policy/fixture.h"
 
 /* "allow a.test; deny b.test 80,443; ..." */

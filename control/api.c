@@ -1,0 +1,513 @@
+/* Routing and answers. Before it: api_conn has read a head, and later its content; after it: the
+ * handler of the route, whose answer goes back the same way. */
+#include "control/api.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <event2/event.h>
+
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/netaddr.h"
+#include "control/api_int.h"
+#include "proxy/request_target.h"
+
+#define API_PHRASE_MAX 400
+#define API_MESSAGE_MAX 1024
+#define API_ACCEPTS_MAX 32 /* of one event */
+#define API_PAUSE_MS 100   /* until descriptors are tried again */
+
+/* --- answers --- */
+
+static const char *api_phrase(int status)
+{
+	static const struct {
+		int status;
+		const char *phrase;
+	} rows[] = {
+		{200, "OK"},
+		{201, "Created"},
+		{204, "No Content"},
+		{301, "Moved Permanently"},
+		{400, "Bad Request"},
+		{401, "Unauthorized"},
+		{403, "Forbidden"},
+		{404, "Not Found"},
+		{405, "Method Not Allowed"},
+		{408, "Request Timeout"},
+		{409, "Conflict"},
+		{412, "Precondition Failed"},
+		{413, "Content Too Large"},
+		{417, "Expectation Failed"},
+		{431, "Request Header Fields Too Large"},
+		{500, "Internal Server Error"},
+		{503, "Service Unavailable"},
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		if (rows[i].status == status)
+			return rows[i].phrase;
+	return "Status";
+}
+
+/* What RFC 9112 4 allows in a reason phrase, in ASCII. */
+static void api_write_phrase(struct strbuf *out, const char *phrase)
+{
+	size_t n = 0;
+
+	for (; *phrase && n < API_PHRASE_MAX; phrase++) {
+		if (*phrase < 0x20 || *phrase > 0x7e)
+			continue;
+		strbuf_char(out, *phrase);
+		n++;
+	}
+}
+
+static void api_write_date(struct strbuf *out)
+{
+	time_t now = (time_t)(clock_wall_us() / 1000000);
+	char text[40];
+	struct tm tm;
+
+	if (gmtime_r(&now, &tm) &&
+		strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &tm) > 0)
+		strbuf_printf(out, "Date: %s\r\n", text);
+}
+
+/* fields: whole lines, or "". */
+static void api_write(struct api_conn *c, int status, const char *phrase, const char *type,
+	const char *fields, struct slice body, bool is_head)
+{
+	struct strbuf *out = &c->out;
+
+	strbuf_printf(out, "HTTP/1.1 %d ", status);
+	api_write_phrase(out, phrase ? phrase : api_phrase(status));
+	strbuf_str(out, "\r\n");
+	api_write_date(out);
+	strbuf_printf(out,
+		"Content-Type: %s\r\nContent-Length: %zu\r\nCache-Control: no-store\r\n"
+		"X-Content-Type-Options: nosniff\r\n%s",
+		type, body.len, fields);
+	if (c->api->draining)
+		c->keep_alive = false;
+	if (!c->keep_alive)
+		strbuf_str(out, "Connection: close\r\n");
+	else if (c->http_1_0)
+		strbuf_str(out, "Connection: keep-alive\r\n");
+	strbuf_str(out, "\r\n");
+	if (!is_head)
+		strbuf_add(out, body);
+}
+
+/* jansson writes `<`, `>` and `&` as they are; those, like the two line separators, come only
+ * inside texts. */
+static void api_json_text(json_t *doc, struct strbuf *out)
+{
+	static const char separators[] = "\xe2\x80";
+	char *plain = json_dumps(doc, JSON_COMPACT);
+
+	REQUIRE(plain != NULL);
+	for (const char *p = plain; *p; p++) {
+		if (*p == '<' || *p == '>' || *p == '&') {
+			strbuf_printf(out, "\\u%04x", (unsigned)*p);
+		} else if (strncmp(p, separators, 2) == 0 && (p[2] == '\xa8' || p[2] == '\xa9')) {
+			strbuf_str(out, p[2] == '\xa8' ? "\\u2028" : "\\u2029");
+			p += 2;
+		} else {
+			strbuf_char(out, *p);
+		}
+	}
+	strbuf_char(out, '\n');
+	free(plain);
+}
+
+static void api_error_text(struct strbuf *out, const char *code, const char *message)
+{
+	/* What a caller wrote may be cut in the middle of a character. */
+	json_t *text = json_string(message);
+	json_t *doc = json_pack("{s:s, s:o}", "code", code, "message",
+		text ? text : json_string("the message is not UTF-8"));
+
+	api_json_text(doc, out);
+	json_decref(doc);
+}
+
+static void api_write_error(struct api_conn *c, int status, const char *code, const char *message,
+	const char *fields, bool is_head)
+{
+	struct strbuf body;
+
+	strbuf_init(&body, API_ANSWER_MAX);
+	api_error_text(&body, code, message);
+	api_write(c, status, NULL, "application/json", fields, strbuf_slice(&body), is_head);
+	strbuf_fini(&body);
+}
+
+void api_call_free(struct api_call *call)
+{
+	strbuf_fini(&call->body);
+	free(call);
+}
+
+void api_answer(
+	struct api_call *call, int status, const char *phrase, const char *type, struct slice body)
+{
+	struct api_conn *c = call->conn;
+	bool is_head = call->is_head;
+
+	api_call_free(call);
+	if (!c)
+		return; /* nobody is there to read it */
+	c->call = NULL;
+	api_write(c, status, phrase, type, "", body, is_head);
+	api_conn_send(c);
+}
+
+void api_answer_json(struct api_call *call, int status, const char *phrase, json_t *doc)
+{
+	struct strbuf body;
+
+	strbuf_init(&body, API_ANSWER_MAX);
+	api_json_text(doc, &body);
+	json_decref(doc);
+	api_answer(call, status, phrase, "application/json", strbuf_slice(&body));
+	strbuf_fini(&body);
+}
+
+void api_fail(struct api_call *call, int status, const char *code, const char *fmt, ...)
+{
+	char message[API_MESSAGE_MAX];
+	struct strbuf body;
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(message, sizeof(message), fmt, ap);
+	va_end(ap);
+	strbuf_init(&body, API_ANSWER_MAX);
+	api_error_text(&body, code, message);
+	api_answer(call, status, NULL, "application/json", strbuf_slice(&body));
+	strbuf_fini(&body);
+}
+
+void api_refuse(struct api_conn *c, int status, const char *code, const char *message)
+{
+	c->keep_alive = false;
+	api_write_error(c, status, code, message, "", false);
+}
+
+struct slice api_call_method(const struct api_call *call)
+{
+	return slice_str(call->method);
+}
+
+struct slice api_call_body(const struct api_call *call)
+{
+	return strbuf_slice(&call->body);
+}
+
+/* --- a head is judged --- */
+
+/* Length first, then every byte, so that the time does not tell how many were right. */
+static bool api_token_is(struct slice given, const char *token)
+{
+	volatile unsigned char differs = 0;
+
+	if (given.len != strlen(token))
+		return false;
+	for (size_t i = 0; i < given.len; i++)
+		differs |= (unsigned char)(given.p[i] ^ token[i]);
+	return differs == 0;
+}
+
+/* Exactly one field with exactly the token. One with blanks behind it is somebody's mistake. */
+static bool api_authorized(const struct api *a, const struct h1_head *h)
+{
+	const struct field *f = fields_find(&h->fields, FIELD_EGRESS_AUTH);
+
+	if (!a->token)
+		return true;
+	return f && fields_count(&h->fields, FIELD_EGRESS_AUTH) == 1 &&
+		api_token_is(f->value, a->token) && f->value.p[f->value.len] == '\r';
+}
+
+/* Without `//`, `/./` and `/../`, as Go's path.Clean: a slash at the end stays. Returns false if it
+ * was clean. */
+static bool api_path_clean(struct slice path, struct strbuf *out)
+{
+	struct slice rest = path;
+
+	while (rest.p) {
+		struct slice part = slice_cut(&rest, '/');
+
+		if (part.len == 0 || slice_eq(part, SLICE(".")))
+			continue;
+		if (slice_eq(part, SLICE(".."))) {
+			out->len = slice_rfind_char(strbuf_slice(out), '/');
+			continue;
+		}
+		strbuf_char(out, '/');
+		strbuf_add(out, part);
+	}
+	if (out->len == 0 || (path.len > 0 && path.p[path.len - 1] == '/'))
+		strbuf_char(out, '/');
+	return !slice_eq(strbuf_slice(out), path);
+}
+
+/* True if the path has to be asked for in another spelling, and that was answered. */
+static bool api_moved(struct api_conn *c, const struct request_target *t, bool is_head)
+{
+	struct strbuf path, field;
+	bool moved = false;
+
+	if (t->path.len == 0 || t->path.p[0] != '/')
+		return false;
+	strbuf_init(&path, H1_TARGET_MAX);
+	strbuf_init(&field, 2 * H1_TARGET_MAX);
+	if (api_path_clean(t->path, &path)) {
+		strbuf_printf(&field, "Location: %.*s%s%.*s\r\n", SLICE_FMT(strbuf_slice(&path)),
+			t->query.len > 0 ? "?" : "", SLICE_FMT(t->query));
+		api_write_error(c, 301, "moved", "this path has a shorter spelling: see Location",
+			strbuf_cstr(&field), is_head);
+		moved = true;
+	}
+	strbuf_fini(&path);
+	strbuf_fini(&field);
+	return moved;
+}
+
+static const struct api_route *api_find(const struct api *a, struct slice path)
+{
+	for (size_t i = 0; i < a->n_routes; i++)
+		if (slice_eq(path, slice_str(a->routes[i].path)))
+			return &a->routes[i];
+	return NULL;
+}
+
+static bool api_has_method(const struct api_route *r, struct slice method)
+{
+	struct slice rest = slice_str(r->methods ? r->methods : "");
+
+	while (r->methods && rest.p)
+		if (slice_eq(slice_trim(slice_cut(&rest, ',')), method))
+			return true;
+	return !r->methods;
+}
+
+/* The answer to a request that no handler sees; false if one shall. */
+static bool api_judge(struct api_conn *c, const struct h1_head *h, const struct request_target *t,
+	const struct api_route *route)
+{
+	bool is_head = slice_eq(h->method, SLICE("HEAD"));
+	char allow[128];
+
+	if (fields_have(&h->fields, FIELD_ORIGIN)) {
+		/* We serve no pages, so each origin is a foreign one. */
+		api_write_error(c, 403, "foreign_origin",
+			"requests of web pages (with an Origin field) are refused", "", is_head);
+	} else if (api_moved(c, t, is_head)) {
+		return true;
+	} else if (!(route && route->open) && !api_authorized(c->api, h)) {
+		api_write_error(c, 401, "unauthorized", "unauthorized", "", is_head);
+	} else if (!route) {
+		api_write_error(c, 404, "not_found", "404 page not found", "", is_head);
+	} else if (!api_has_method(route, h->method)) {
+		(void)snprintf(allow, sizeof(allow), "Allow: %s\r\n", route->methods);
+		api_write_error(c, 405, "method_not_allowed", "method not allowed", allow, is_head);
+	} else if (h->framing == H1_LENGTH && h->length > API_BODY_MAX) {
+		api_refuse(c, 413, "body_too_large", "the body is larger than 1048576 bytes");
+	} else {
+		return false;
+	}
+	return true;
+}
+
+static bool api_expectation(struct api_conn *c, const struct h1_head *h)
+{
+	const struct field *f = fields_find(&h->fields, FIELD_EXPECT);
+
+	if (!f || c->http_1_0)
+		return true;
+	if (!slice_ieq(f->value, SLICE("100-continue"))) {
+		api_refuse(c, 417, "expectation_failed", "only Expect: 100-continue is known");
+		return false;
+	}
+	if (h->framing != H1_NO_CONTENT)
+		strbuf_str(&c->out, "HTTP/1.1 100 Continue\r\n\r\n");
+	return true;
+}
+
+struct api_call *api_begin(struct api_conn *c, const struct h1_head *h)
+{
+	const struct api_route *route;
+	struct request_target t;
+	struct api_call *call;
+
+	c->keep_alive = h->keep_alive;
+	c->http_1_0 = h->minor == 0;
+	if (request_target_decode(h->method, h->target, &t) < 0) {
+		api_refuse(c, 400, "malformed", h1_error_text(H1_TARGET));
+		return NULL;
+	}
+	route = api_find(c->api, t.path);
+	if (api_judge(c, h, &t, route)) {
+		/* What it would have sent is not read as the next request. */
+		if (h->framing != H1_NO_CONTENT && !(h->framing == H1_LENGTH && h->length == 0))
+			c->keep_alive = false;
+		return NULL;
+	}
+	if (!route->open)
+		c->trusted = c->api->token != NULL;
+	if (!api_expectation(c, h))
+		return NULL;
+	call = xcalloc(1, sizeof(*call));
+	call->api = c->api;
+	call->conn = c;
+	call->route = route;
+	call->is_head = slice_eq(h->method, SLICE("HEAD"));
+	strbuf_init(&call->body, API_BODY_MAX);
+	call->body.wipe = true; /* it may hold keys */
+	/* h1 refuses longer ones */
+	REQUIRE(slice_to_cstr(h->method, call->method, sizeof(call->method)));
+	return call;
+}
+
+void api_run(struct api_call *call)
+{
+	call->route->run(call, call->api->arg);
+}
+
+/* --- listening --- */
+
+/* From the namespace that the sandbox shares with us: by loopback, or to an address of ours from
+ * the same one. */
+static bool api_is_local(int fd, const struct sockaddr_storage *peer)
+{
+	struct sockaddr_storage own;
+	socklen_t len = sizeof(own);
+	struct netaddr a, b;
+	uint16_t port;
+
+	if (!netaddr_from_sockaddr((const struct sockaddr *)peer, &a, &port))
+		return false;
+	if (netaddr_class(&a) == ADDR_LOOPBACK)
+		return true;
+	return getsockname(fd, (struct sockaddr *)&own, &len) == 0 &&
+		netaddr_from_sockaddr((const struct sockaddr *)&own, &b, &port) &&
+		netaddr_eq(&a, &b);
+}
+
+static void on_api_resume(evutil_socket_t fd, short what, void *arg)
+{
+	struct api_listener *l = arg;
+
+	event_add(&l->readable, NULL);
+}
+
+static void on_api_accept(evutil_socket_t fd, short what, void *arg)
+{
+	struct api_listener *l = arg;
+
+	for (int i = 0; i < API_ACCEPTS_MAX; i++) {
+		struct timeval wait = {0, API_PAUSE_MS * 1000};
+		struct sockaddr_storage peer;
+		socklen_t len = sizeof(peer);
+		int conn = accept4(
+			l->fd, (struct sockaddr *)&peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+		if (conn >= 0) {
+			api_conn_new(l->api, conn, api_is_local(conn, &peer));
+			continue;
+		}
+		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+			log_warn("api", "%s: no new connections for a moment", err_text(-errno));
+			event_del(&l->readable);
+			event_add(&l->resume, &wait);
+		}
+		return;
+	}
+}
+
+struct api *api_new(
+	struct event_base *base, const struct api_route *routes, size_t n_routes, void *arg)
+{
+	struct api *a = xcalloc(1, sizeof(*a));
+
+	a->base = base;
+	a->routes = routes;
+	a->n_routes = n_routes;
+	a->arg = arg;
+	TAILQ_INIT(&a->conns);
+	return a;
+}
+
+void api_set_token(struct api *a, const char *token)
+{
+	struct api_conn *c;
+
+	if (a->token && (!token || strcmp(a->token, token) != 0))
+		TAILQ_FOREACH(c, &a->conns, link)
+			c->trusted = false;
+	a->token = token;
+}
+
+void api_listen(struct api *a, int fd)
+{
+	struct api_listener *l = &a->listeners[a->n_listeners];
+
+	REQUIRE(a->n_listeners < API_LISTENERS_MAX);
+	a->n_listeners++;
+	l->api = a;
+	l->fd = fd;
+	event_assign(&l->readable, a->base, fd, EV_READ | EV_PERSIST, on_api_accept, l);
+	event_assign(&l->resume, a->base, -1, 0, on_api_resume, l);
+	event_add(&l->readable, NULL);
+}
+
+void api_drain(struct api *a)
+{
+	struct api_conn *c, *next;
+
+	a->draining = true;
+	for (size_t i = 0; i < a->n_listeners; i++) {
+		event_del(&a->listeners[i].readable);
+		event_del(&a->listeners[i].resume);
+	}
+	a->n_listeners = 0;
+	for (c = TAILQ_FIRST(&a->conns); c; c = next) {
+		next = TAILQ_NEXT(c, link);
+		if (api_conn_idle(c))
+			api_conn_free(c);
+	}
+}
+
+size_t api_busy(const struct api *a)
+{
+	const struct api_conn *c;
+	size_t n = 0;
+
+	TAILQ_FOREACH(c, &a->conns, link)
+		n += c->state == API_CONN_CALL || c->state == API_CONN_SEND;
+	return n;
+}
+
+void api_free(struct api *a)
+{
+	struct api_conn *c;
+
+	if (!a)
+		return;
+	api_drain(a);
+	while ((c = TAILQ_FIRST(&a->conns)) != NULL) {
+		REQUIRE(!c->call || c->state != API_CONN_CALL);
+		api_conn_free(c);
+	}
+	explicit_bzero(a->in, sizeof(a->in));
+	free(a);
+}

@@ -1,0 +1,62 @@
+/* The control API's server: HTTP/1.1 by proxy/h1 on the worker's loop, a table of routes, and the
+ * checks that come before each of them. Knows no route by itself; api_policy and api_status bring
+ * theirs.
+ *
+ * Order of the checks: the head is well formed (400, 431), no page of another origin asks (403), a
+ * path that has to be cleaned (301), the token (401, before it is told whether there is such a
+ * path), the path (404), the method (405), the length of the content (413). */
+#pragma once
+
+#include <stdbool.h>
+
+#include <jansson.h>
+
+#include "base/slice.h"
+
+#define API_BODY_MAX (1u << 20) /* reference 3.1 */
+#define API_CONNS_MAX 128       /* proxy.c leaves descriptors for as many */
+#define API_LISTENERS_MAX 2
+
+struct api;
+struct api_call;
+struct event_base;
+
+struct api_route {
+	const char *path;
+	const char *methods; /* as Allow lists them: "GET, POST"; NULL: every one */
+	bool open;           /* without the token */
+	/* Answers, at once or later, exactly once. */
+	void (*run)(struct api_call *call, void *arg);
+};
+
+/* routes and arg are borrowed for its life. */
+struct api *api_new(
+	struct event_base *base, const struct api_route *routes, size_t n_routes, void *arg);
+/* Ends every connection. No call may be unanswered. Accepts NULL. */
+void api_free(struct api *a);
+/* What a caller must send in OPENSANDBOX-EGRESS-AUTH; NULL: nothing. Borrowed until the next one.
+ */
+void api_set_token(struct api *a, const char *token);
+/* Serves a listening socket, which stays the caller's. At most API_LISTENERS_MAX. */
+void api_listen(struct api *a, int fd);
+/* No new connections; those that wait for nothing end. */
+void api_drain(struct api *a);
+/* Connections with a call or an answer under way. */
+size_t api_busy(const struct api *a);
+
+/* --- for handlers --- */
+
+struct slice api_call_method(const struct api_call *call);
+/* The content, whole; not changed by anybody but the handler; wiped after the answer. */
+struct slice api_call_body(const struct api_call *call);
+
+/* Each ends the call. phrase: NULL for the usual one of that status; bytes that cannot stand in a
+ * status line are left out. */
+void api_answer(
+	struct api_call *call, int status, const char *phrase, const char *type, struct slice body);
+/* One object and a newline, as the replaced server writes it (`<`, `>` and `&` escaped). Takes the
+ * reference. */
+void api_answer_json(struct api_call *call, int status, const char *phrase, json_t *doc);
+/* {"code": code, "message": ...} */
+void api_fail(struct api_call *call, int status, const char *code, const char *fmt, ...)
+	PRINTF(4, 5);

@@ -1,0 +1,105 @@
+/* Private to control/api.c and control/api_conn.c: a connection and the call on it. */
+#pragma once
+
+#include <sys/queue.h>
+
+#include <event2/event_struct.h>
+
+#include "base/strbuf.h"
+#include "control/api.h"
+#include "proxy/h1.h"
+
+#define API_IN_BYTES 16384         /* of one recv */
+#define API_AHEAD_MAX 131072       /* received and not used: a head, or the next request */
+#define API_ANSWER_MAX (64u << 20) /* more than any policy of POLICY_DOC_MAX takes */
+
+/* A head and its content have to be there within these times, whatever dribbles in. */
+#define API_HEAD_MS 10000
+#define API_BODY_MS 30000
+#define API_SEND_MS 30000
+/* Longer than clients keep a connection for the next request (Go: 90 s), so that they close first;
+ * a stranger gets no longer than for a head. */
+#define API_IDLE_MS 120000
+#define API_LINGER_MS 2000 /* so that an answer arrives before the reset of unread content */
+#define API_LINGER_BYTES 4194304
+
+enum api_conn_state {
+	API_CONN_HEAD,
+	API_CONN_BODY,
+	API_CONN_CALL, /* a handler has it */
+	API_CONN_SEND,
+	API_CONN_LINGER,
+	API_CONN_STATE_MAX
+};
+
+struct api_conn;
+TAILQ_HEAD(api_conn_list, api_conn);
+
+struct api_call {
+	struct api *api;
+	struct api_conn *conn; /* NULL: it went away */
+	const struct api_route *route;
+	char method[H1_METHOD_MAX + 1];
+	struct strbuf body;
+	bool is_head;
+};
+
+struct api_conn {
+	TAILQ_ENTRY(api_conn) link; /* the one that was quiet for longest first */
+	struct api *api;
+	int fd;
+	enum api_conn_state state;
+	bool local;   /* from this network namespace, where the sandbox is */
+	bool trusted; /* has shown the token */
+	bool running; /* inside api_conn_run */
+	bool keep_alive;
+	bool http_1_0;
+	bool begun; /* some of a head is there */
+	struct event readable, writable, timer;
+	struct strbuf in;
+	size_t scanned;
+	struct h1_body body;
+	struct api_call *call;
+	struct strbuf out;
+	size_t sent;
+	size_t lingered;
+};
+
+struct api_listener {
+	struct api *api;
+	int fd;
+	struct event readable, resume;
+};
+
+struct api {
+	struct event_base *base;
+	const struct api_route *routes;
+	size_t n_routes;
+	void *arg;
+	const char *token;
+	struct api_conn_list conns;
+	size_t n_conns;
+	struct api_listener listeners[API_LISTENERS_MAX];
+	size_t n_listeners;
+	bool draining;
+	char in[API_IN_BYTES];
+};
+
+/* api_conn.c */
+void api_conn_free(struct api_conn *c);
+/* Takes fd; may close another connection, or this one, where there are too many. */
+void api_conn_new(struct api *a, int fd, bool local);
+/* Between requests, so that nothing is lost if it ends. */
+bool api_conn_idle(const struct api_conn *c);
+/* Everything that can be done with what is there. c may be gone when this returns. */
+void api_conn_run(struct api_conn *c);
+/* The answer is in c->out. */
+void api_conn_send(struct api_conn *c);
+
+/* api.c: judges a head. NULL: c->out has the answer. Else a call, and its content follows. */
+struct api_call *api_begin(struct api_conn *c, const struct h1_head *h);
+/* The content is whole. */
+void api_run(struct api_call *call);
+/* The request cannot be read any further: c->out has the answer, after which c closes. */
+void api_refuse(struct api_conn *c, int status, const char *code, const char *message);
+void api_call_free(struct api_call *call);

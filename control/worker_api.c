@@ -1,0 +1,219 @@
+/* What the API says and changes: the routes, and the worker's side of each. Before it: api.c, which
+ * has the request; after it: policy_change. */
+#include <stdlib.h>
+
+#include <jansson.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "control/api_policy.h"
+#include "control/areas.h"
+#include "control/settings_int.h"
+#include "control/settings_proxy.h"
+#include "control/worker_int.h"
+#include "vault/vault.h"
+
+/* --- /policy --- */
+
+static struct policy *on_api_user(void *arg)
+{
+	const struct worker *w = arg;
+
+	return w->settings->user_policy;
+}
+
+static size_t on_api_max_rules(void *arg)
+{
+	const struct worker *w = arg;
+
+	return w->settings->max_rules;
+}
+
+static const char *on_api_mode(void *arg)
+{
+	const struct worker *w = arg;
+
+	return settings_mode_text(w->settings->mode);
+}
+
+static bool on_api_has_file(void *arg)
+{
+	const struct worker *w = arg;
+
+	return w->settings->policy_file != NULL;
+}
+
+static int on_api_check(void *arg, struct api_policy_next *next, struct errmsg *msg)
+{
+	struct worker *w = arg;
+	const struct settings *s = w->settings;
+	struct vault_rules rules = settings_vault_rules(s);
+
+	next->doc = worker_policy_doc(next->user, &s->deny_always, &s->allow_always);
+	if (strlen(next->doc) > POLICY_DOC_MAX)
+		return errmsg_set(
+			msg, E_LIMIT, "the policy is larger than %u bytes", POLICY_DOC_MAX);
+	next->policy = policy_merge_always(next->user, &s->deny_always, &s->allow_always);
+	rules.policy = next->policy;
+	return vault_exists(w->vault.vault) ? vault_check(w->vault.vault, &rules, msg) : 0;
+}
+
+static int on_api_keep(void *arg, const struct api_policy_next *next, struct errmsg *msg)
+{
+	int ret = worker_policy_keep(arg, next->doc);
+
+	return ret < 0 ? errmsg_set(msg, ret, "the policy cannot be kept: %s", err_text(ret)) : 0;
+}
+
+static void on_api_publish(void *arg, struct api_policy_next *next)
+{
+	struct worker *w = arg;
+	struct settings *s = w->settings;
+	struct policy *user = s->user_policy;
+	struct policy *policy = s->policy;
+	char what[80];
+
+	s->user_policy = next->user;
+	s->policy = next->policy;
+	worker_configure(w);
+	policy_unref(user);
+	policy_unref(policy);
+	(void)snprintf(what, sizeof(what), "%s: revision %llu, %zu rules", next->what,
+		(unsigned long long)w->meta.policy_revision, policy_n_rules(s->user_policy));
+	worker_note(w, AUDIT_POLICY, REASON_ALLOWED, what);
+	log_info("api", "%s", what);
+}
+
+static void on_api_policy(struct api_call *call, void *arg)
+{
+	static const struct api_policy_ops ops = {
+		.user = on_api_user,
+		.max_rules = on_api_max_rules,
+		.mode = on_api_mode,
+		.has_file = on_api_has_file,
+		.check = on_api_check,
+		.keep = on_api_keep,
+		.publish = on_api_publish,
+	};
+	struct worker *w = arg;
+
+	w->api_policy = (struct api_policy){&ops, w, w->changes};
+	api_policy_run(&w->api_policy, call);
+}
+
+/* --- /healthz, /status --- */
+
+static void on_api_healthz(struct api_call *call, void *arg)
+{
+	const struct worker *w = arg;
+	const char *cause = health_cause(&w->health);
+
+	if (health_state(&w->health) == HEALTH_FAILED)
+		api_answer_json(call, 503, cause,
+			json_pack("{s:s, s:s+}", "code", "not_ready", "message",
+				"not ready: ", cause));
+	else
+		api_answer(call, 200, NULL, "text/plain; charset=utf-8", SLICE("ok"));
+}
+
+static json_t *worker_status_policy(const struct worker *w)
+{
+	const struct settings *s = w->settings;
+
+	return json_pack("{s:I, s:s, s:s, s:I, s:I, s:I}", "revision",
+		(json_int_t)w->meta.policy_revision, "mode", api_policy_mode(s->user_policy),
+		"defaultAction", policy_default_allow(s->user_policy) ? "allow" : "deny", "rules",
+		(json_int_t)policy_n_rules(s->user_policy), "denyAlways",
+		(json_int_t)s->deny_always.n, "allowAlways", (json_int_t)s->allow_always.n);
+}
+
+static json_t *worker_status_write_hosts(const struct settings *s)
+{
+	json_t *hosts = json_array();
+
+	for (size_t i = 0; i < write_hosts_count(s->write_hosts); i++)
+		json_array_append_new(hosts, json_string(write_hosts_entry(s->write_hosts, i)));
+	return hosts;
+}
+
+/* What an operator should look at. */
+static json_t *worker_status_warnings(const struct worker *w)
+{
+	const struct settings *s = w->settings;
+	const char *host = write_hosts_not_allowed(s->write_hosts, s->policy);
+	json_t *warnings = json_array();
+
+	if (s->read_only && host)
+		json_array_append_new(warnings,
+			json_sprintf("write host %s is not allowed by policy: it cannot be reached",
+				host));
+	if (!s->token)
+		json_array_append_new(warnings,
+			json_string("the API has no token: whoever reaches it may change the "
+				    "policy"));
+	if (s->upstream_insecure)
+		json_array_append_new(
+			warnings, json_string("origins are not verified (upstream_insecure)"));
+	if (health_state(&w->health) == HEALTH_DEGRADED)
+		json_array_append_new(warnings, json_string(health_cause(&w->health)));
+	return warnings;
+}
+
+static void on_api_status(struct api_call *call, void *arg)
+{
+	const struct worker *w = arg;
+	const struct settings *s = w->settings;
+	char started[CLOCK_TEXT_MAX];
+	uint64_t now = clock_wall_us();
+	json_t *doc;
+
+	clock_text(w->meta.started_us, started);
+	doc = json_pack("{s:s, s:s, s:s?, s:s, s:I, s:s, s:b}", "version", EGRESS_VERSION,
+		"instance", w->meta.instance, "sandbox", s->sandbox_id, "started", started,
+		"uptimeSeconds",
+		(json_int_t)(now > w->meta.started_us ? (now - w->meta.started_us) / 1000000 : 0),
+		"mode", settings_mode_text(s->mode), "readOnly", (int)s->read_only);
+	json_object_set_new(doc, "health", health_json(&w->health));
+	json_object_set_new(doc, "policy", worker_status_policy(w));
+	json_object_set_new(doc, "writeHosts", worker_status_write_hosts(s));
+	json_object_set_new(doc, "vault",
+		vault_exists(w->vault.vault)
+			? json_pack("{s:I}", "revision", (json_int_t)vault_revision(w->vault.vault))
+			: json_null());
+	json_object_set_new(
+		doc, "audit", json_pack("{s:I}", "seq", (json_int_t)audit_seq(w->audit)));
+	json_object_set_new(doc, "warnings", worker_status_warnings(w));
+	api_answer_json(call, 200, NULL, doc);
+}
+
+/* --- life --- */
+
+void worker_api_open(struct worker *w)
+{
+	static const struct api_route routes[] = {
+		{"/healthz", NULL, true, on_api_healthz},
+		{"/policy", API_POLICY_METHODS, false, on_api_policy},
+		{"/status", "GET", false, on_api_status},
+	};
+	static const enum role listeners[] = {ROLE_API, ROLE_API_V6};
+
+	if (w->start.roles.fd[ROLE_API] < 0)
+		return;
+	w->api = api_new(w->base, routes, ARRAY_LEN(routes), w);
+	worker_api_configure(w);
+	for (size_t i = 0; i < ARRAY_LEN(listeners); i++)
+		if (w->start.roles.fd[listeners[i]] >= 0)
+			api_listen(w->api, w->start.roles.fd[listeners[i]]);
+}
+
+void worker_api_configure(struct worker *w)
+{
+	if (w->api)
+		api_set_token(w->api, w->settings->token);
+}
+
+void worker_api_close(struct worker *w)
+{
+	api_free(w->api);
+	w->api = NULL;
+}

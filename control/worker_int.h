@@ -1,0 +1,82 @@
+/* Private to control/worker*.c: what the worker holds. worker.c starts and stops it,
+ * worker_policy.c changes what is in force, worker_api.c answers for it. */
+#pragma once
+
+#include "audit/audit.h"
+#include "control/api_policy.h"
+#include "control/health.h"
+#include "control/worker.h"
+#include "control/worker_vault.h"
+
+struct event;
+struct proxy;
+struct resolver;
+struct tls;
+
+#define WORKER_INSTANCE_LEN 16
+
+/* What outlives a worker beside the policy itself; kept as it is in the plain area. */
+struct worker_meta {
+	char instance[WORKER_INSTANCE_LEN + 1]; /* of this run of the supervisor, at random */
+	uint64_t started_us;                    /* its start: clock_wall_us */
+	uint64_t policy_revision;               /* 1 at the start, one more for each change */
+};
+
+struct worker {
+	int control_fd;
+	struct worker_start start;
+	struct settings *settings; /* its policies and rule lists are the ones in force */
+	struct event_base *base;
+	struct ca *ca;
+	struct tls *tls;
+	struct resolver *resolver;
+	struct audit *audit;
+	struct worker_vault vault;
+	struct proxy *proxy;
+	struct policy_change *changes;
+	struct worker_meta meta;
+	struct rule_list deny_good; /* of deny.always when it last had no bad line */
+	unsigned n_feeds;           /* messages with a vault that nobody has dealt with */
+	struct health health;
+	struct api *api; /* NULL: it does not listen */
+	struct api_policy api_policy;
+	struct event *on_control;
+	struct event *on_term;
+	struct event *drain_tick;
+	uint64_t drain_until_ms;
+	int exit_code;
+};
+
+/* worker.c */
+void worker_note(struct worker *w, enum audit_kind kind, enum reason reason, const char *what);
+
+/* worker_policy.c */
+
+/* The policy, and what belongs to it, from the area; or, in the first worker, into it. */
+CHECKED int worker_policy_open(struct worker *w, struct errmsg *msg);
+/* Before settings_load in worker_open: after a crash the area wins over the files, so that a bad
+ * rule file cannot keep a worker from starting. */
+void worker_policy_prefer_area(struct worker *w);
+/* When everything it changes is there. */
+void worker_policy_start(struct worker *w);
+void worker_policy_close(struct worker *w);
+/* Settings to those who decide by them. */
+void worker_configure(struct worker *w);
+void worker_set_hosts(struct worker *w);
+/* What came with a RELOAD, ALWAYS or VAULT message is in w->start; it is taken in turn. */
+void worker_policy_reload(struct worker *w);
+void worker_policy_rules(struct worker *w);
+void worker_policy_vault(struct worker *w);
+/* The answer to SAVE or COMMIT. False if nobody asked. */
+CHECKED bool worker_policy_saved(struct worker *w, enum control_type type, int code);
+/* For the area; the caller frees it. */
+char *worker_policy_doc(
+	const struct policy *user, const struct rule_list *deny, const struct rule_list *allow);
+/* One change more, kept. E_LIMIT: it does not fit, nothing is changed. */
+CHECKED int worker_policy_keep(struct worker *w, const char *doc);
+
+/* worker_api.c */
+void worker_api_open(struct worker *w);
+/* The token may have changed. */
+void worker_api_configure(struct worker *w);
+void worker_api_close(struct worker *w);
