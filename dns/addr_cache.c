@@ -1,8 +1,8 @@
 /* Keeps answers until their time is over, and static names until they are replaced.
  *
  * Before it: resolver, which puts in what c-ares found. After it: resolver_find, once for each
- * request of the proxy. An answer past its time stays until it is replaced or pushed out, so that
- * finding frees nothing and a borrowed answer stays whole. */
+ * request of the proxy. An answer past its time stays until it is replaced, pushed out or swept, so
+ * that finding frees nothing and a borrowed answer stays whole. */
 #include "dns/addr_cache.h"
 
 #include <stdlib.h>
@@ -140,6 +140,38 @@ struct addr_entry *addr_cache_put(struct addr_cache *c, struct slice name, struc
 		return fixed;
 	map_put(c->answers, name, addr_entry_ref(e));
 	return e;
+}
+
+struct addr_cache_old {
+	uint64_t now_ms;
+	size_t n;
+	struct slice *keys;
+};
+
+static void addr_cache_see(struct slice key, void *value, void *arg)
+{
+	const struct addr_entry *e = value;
+	struct addr_cache_old *old = arg;
+
+	if (e->expires_ms <= old->now_ms)
+		old->keys[old->n++] = key;
+}
+
+size_t addr_cache_sweep(struct addr_cache *c)
+{
+	struct addr_cache_old old = {.now_ms = clock_mono_ms()};
+	char name[HOSTNAME_MAX];
+	size_t i;
+
+	old.keys = xcalloc(map_count(c->answers) + 1, sizeof(*old.keys));
+	map_each(c->answers, addr_cache_see, &old);
+	for (i = 0; i < old.n; i++) {
+		/* The key is the map's own and goes with the entry. */
+		memcpy(name, old.keys[i].p, old.keys[i].len);
+		(void)map_remove(c->answers, slice_make(name, old.keys[i].len));
+	}
+	free(old.keys);
+	return map_count(c->answers);
 }
 
 /* One more address of a name. False if there is no room for the name. */

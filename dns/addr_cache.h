@@ -32,6 +32,9 @@ struct addr_entry *addr_cache_peek(struct addr_cache *c, struct slice name);
  * name: e or the static entry. */
 struct addr_entry *addr_cache_put(struct addr_cache *c, struct slice name, struct addr_entry *e);
 
+/* Drops answers whose time is over. Returns how many are left. Not while one is borrowed. */
+size_t addr_cache_sweep(struct addr_cache *c);
+
 /* Replaces the static names by those of text, in the form of /etc/hosts. Lines without an address
  * and names that are no host names are passed over. Returns how many names did not fit. */
 size_t addr_cache_set_hosts(struct addr_cache *c, struct slice text, bool v6_first);

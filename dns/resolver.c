@@ -32,6 +32,9 @@
 /* That all resolvers failed is kept only so long: they may be back at once. */
 #define RESOLVER_FAILURE_MS 1000
 
+/* How long an answer of the gate may lie here past its time. */
+#define RESOLVER_SWEEP_S 30
+
 /* How long we believe that there is, or is no, way out for IPv6. */
 #define RESOLVER_ROUTE_MS 30000
 
@@ -80,6 +83,7 @@ struct resolver {
 	struct lookup_list touched;
 	struct resolve_list ready;
 	struct event *wake;
+	struct event *sweep;
 	uint64_t turn; /* of on_resolver_wake: who gets ready in one is told in the next */
 	bool *gone;    /* set by resolver_free while on_resolver_wake runs */
 	size_t n_lookups;
@@ -331,6 +335,49 @@ static void on_resolver_wake(evutil_socket_t fd, short what, void *arg)
 	r->gone = NULL;
 }
 
+/* What the gate learned would else stay until 4096 other names push it out. */
+static void on_resolver_sweep(evutil_socket_t fd, short what, void *arg)
+{
+	static const struct timeval every = {.tv_sec = RESOLVER_SWEEP_S};
+	struct resolver *r = arg;
+
+	if (addr_cache_sweep(r->cache) > 0)
+		evtimer_add(r->sweep, &every);
+}
+
+void resolver_learn(struct resolver *r, struct slice name, const struct netaddr *addrs, size_t n,
+	uint32_t ttl_s)
+{
+	struct netaddr all[2 * RESOLVER_ADDRS_MAX];
+	const struct addr_entry *old = addr_cache_find(r->cache, name);
+	uint64_t keep_ms = ttl_s < RESOLVER_TTL_MIN_S ? RESOLVER_TTL_MIN_S : ttl_s;
+	bool v4 = netaddr_is_v4(&addrs[0]);
+	struct addr_entry *e;
+	size_t n_all = 0;
+	size_t i;
+
+	if (old && old->err != 0)
+		old = NULL;
+	if (!v4 && (!old || !resolver_route_v6(r)))
+		return;
+	for (i = 0; i < n && n_all < RESOLVER_ADDRS_MAX; i++)
+		all[n_all++] = addrs[i];
+	for (i = 0; old && i < old->n; i++)
+		if (netaddr_is_v4(&old->addrs[i]) != v4)
+			all[n_all++] = old->addrs[i];
+	e = addr_entry_new(0, all, n_all, resolver_route_v6(r));
+	if (keep_ms > RESOLVER_TTL_MAX_S)
+		keep_ms = RESOLVER_TTL_MAX_S;
+	e->expires_ms = clock_mono_ms() + keep_ms * 1000;
+	/* The other family's addresses live no longer for it. */
+	if (old && old->expires_ms < e->expires_ms)
+		e->expires_ms = old->expires_ms;
+	(void)addr_cache_put(r->cache, name, e);
+	addr_entry_unref(e);
+	if (!evtimer_pending(r->sweep, NULL))
+		on_resolver_sweep(-1, 0, r);
+}
+
 int resolver_new(struct event_base *base, const struct upstreams *servers, uint32_t timeout_ms,
 	struct resolver **out, struct errmsg *msg)
 {
@@ -350,7 +397,8 @@ int resolver_new(struct event_base *base, const struct upstreams *servers, uint3
 	TAILQ_INIT(&r->touched);
 	TAILQ_INIT(&r->ready);
 	r->wake = evtimer_new(base, on_resolver_wake, r);
-	REQUIRE(r->wake);
+	r->sweep = evtimer_new(base, on_resolver_sweep, r);
+	REQUIRE(r->wake && r->sweep);
 	*out = r;
 	return 0;
 }
@@ -373,6 +421,7 @@ void resolver_free(struct resolver *r)
 		resolve_free(q);
 	}
 	event_free(r->wake);
+	event_free(r->sweep);
 	map_free(r->by_name);
 	addr_cache_free(r->cache);
 	free(r);

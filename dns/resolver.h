@@ -40,6 +40,12 @@ void resolver_set_hosts(struct resolver *r, struct slice text);
  * normal form. */
 bool resolver_find(struct resolver *r, struct slice name, struct resolve_answer *out);
 
+/* What the DNS gate was told of a name for a client, so that the proxy need not ask for it as well:
+ * n addresses (at least one) of one family, filtered by policy. An AAAA answer alone is not kept:
+ * the IPv4 addresses would be missed. */
+void resolver_learn(struct resolver *r, struct slice name, const struct netaddr *addrs, size_t n,
+	uint32_t ttl_s);
+
 /* Looks it up. done runs once, from the loop, never before this returns. After resolve_cancel() it
  * does not run. Either one ends the handle. Lookups of one name are shared. */
 struct resolve *resolve_start(struct resolver *r, struct slice name, resolve_cb done, void *arg);

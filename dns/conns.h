@@ -1,0 +1,16 @@
+/* Who is connected: the remote addresses of the live connections of this network namespace, whoever
+ * has them, as the kernel lists them (sock_diag(7)). */
+#pragma once
+
+#include "base/err.h"
+#include "base/netaddr.h"
+
+/* A netlink descriptor, or a negated errno. */
+CHECKED int conns_open(void);
+
+typedef void (*conns_cb)(const struct netaddr *remote, void *arg);
+
+/* Calls each for the remote end of every TCP connection that is open, opening or closing, but not
+ * in TIME_WAIT, and of every connected UDP socket (QUIC), IPv4 and IPv6. The kernel answers within
+ * the system calls: nothing is waited for. 0 or a negated errno, then it may be a part. */
+CHECKED int conns_each(int fd, conns_cb each, void *arg);
