@@ -14,6 +14,7 @@
 #include "base/proc.h"
 #include "control/api.h"
 #include "control/areas.h"
+#include "control/webhook.h"
 #include "control/worker_int.h"
 #include "dns/resolver.h"
 #include "proxy/ca.h"
@@ -45,7 +46,8 @@ static void on_worker_drain(evutil_socket_t fd, short what, void *arg)
 {
 	struct worker *w = arg;
 
-	size_t busy = proxy_busy(w->proxy) + (w->api ? api_busy(w->api) : 0);
+	size_t busy = proxy_busy(w->proxy) + (w->api ? api_busy(w->api) : 0) +
+		(w->webhook && webhook_busy(w->webhook) ? 1 : 0);
 
 	if (busy == 0 || clock_mono_ms() >= w->drain_until_ms)
 		event_base_loopbreak(w->base);

@@ -12,6 +12,7 @@ struct event;
 struct proxy;
 struct resolver;
 struct tls;
+struct webhook;
 
 #define WORKER_INSTANCE_LEN 16
 
@@ -37,6 +38,7 @@ struct worker {
 	struct worker_meta meta;
 	struct rule_list deny_good; /* of deny.always when it last had no bad line */
 	unsigned n_feeds;           /* messages with a vault that nobody has dealt with */
+	struct webhook *webhook;    /* NULL: none */
 	struct health health;
 	struct api *api; /* NULL: it does not listen */
 	struct api_policy api_policy;

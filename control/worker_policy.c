@@ -17,6 +17,7 @@
 #include "base/state.h"
 #include "control/areas.h"
 #include "control/settings_proxy.h"
+#include "control/webhook.h"
 #include "control/worker_int.h"
 #include "dns/resolver.h"
 #include "policy/policy_file.h"
@@ -182,11 +183,36 @@ int worker_policy_open(struct worker *w, struct errmsg *msg)
 
 /* --- those who decide --- */
 
+static void on_worker_denied(void *arg, struct slice name)
+{
+	struct worker *w = arg;
+
+	/* while the proxy is closed there is none any more */
+	if (w->webhook)
+		webhook_denied(w->webhook, name);
+}
+
+/* The receiver may be another one; what was meant for the one before is not sent any more. */
+static void worker_set_webhook(struct worker *w)
+{
+	const char *url = w->settings->deny_webhook;
+	bool same = w->webhook && url && strcmp(webhook_url(w->webhook), url) == 0;
+
+	if (same)
+		return;
+	webhook_free(w->webhook);
+	w->webhook = url ? webhook_new(w->base, w->proxy, url, w->settings->sandbox_id) : NULL;
+}
+
 void worker_configure(struct worker *w)
 {
-	struct proxy_config c = settings_proxy_config(w->settings);
+	struct proxy_config c;
 
+	worker_set_webhook(w);
+	c = settings_proxy_config(w->settings);
 	c.vault = w->vault.vault;
+	c.denied = w->webhook ? on_worker_denied : NULL;
+	c.denied_arg = w;
 	proxy_configure(w->proxy, &c);
 }
 
@@ -551,5 +577,7 @@ void worker_policy_close(struct worker *w)
 {
 	policy_change_free(w->changes);
 	w->changes = NULL;
+	webhook_free(w->webhook);
+	w->webhook = NULL;
 	rule_list_fini(&w->deny_good);
 }

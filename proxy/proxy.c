@@ -11,7 +11,9 @@
 #include "proxy/session.h"
 #include "proxy/upstream.h"
 
-#define PROXY_FD_RESERVE 64 /* for files, the loop, resolvers, and what is being accepted */
+/* For files, the loop, resolvers, and what is being accepted; and 128 connections of the control
+ * API, which must answer when sessions have used up the rest. */
+#define PROXY_FD_RESERVE (64 + 128)
 
 static size_t proxy_descriptors(void)
 {
@@ -102,6 +104,13 @@ size_t proxy_busy(const struct proxy *px)
 	TAILQ_FOREACH(s, &px->sessions, link)
 		n += session_is_busy(s) ? 1 : 0;
 	return n;
+}
+
+void proxy_tell_denied(const struct proxy *px, enum reason reason, const struct authority *target)
+{
+	if (px->config.denied && !target->is_addr &&
+		(reason == REASON_DENIED || reason == REASON_HOST_NOT_LISTED))
+		px->config.denied(px->config.denied_arg, authority_name(target));
 }
 
 void proxy_free(struct proxy *px)

@@ -11,6 +11,7 @@
 #include "proxy/tls_io.h"
 
 struct audit;
+struct authority;
 struct event_base;
 struct exchange;
 struct map;
@@ -56,6 +57,9 @@ struct proxy_config {
 	uint32_t stream_idle_ms;
 	uint32_t upstream_idle_ms;
 	uint32_t max_connections; /* 0: by the descriptor limit */
+	/* A name was refused, in normal form; NULL: nobody asks. */
+	void (*denied)(void *arg, struct slice name);
+	void *denied_arg;
 };
 
 TAILQ_HEAD(session_list, session);
@@ -97,5 +101,7 @@ void proxy_listen(struct proxy *px, int fd);
 void proxy_drain(struct proxy *px);
 /* Connections that still have an exchange or a tunnel. */
 size_t proxy_busy(const struct proxy *px);
+/* For those who refuse: tells whoever asked to be told, where the reason is the name. */
+void proxy_tell_denied(const struct proxy *px, enum reason reason, const struct authority *target);
 /* Ends every connection (audit lines say SHUTDOWN) and frees. */
 void proxy_free(struct proxy *px);

@@ -156,6 +156,7 @@ static void reply_record(struct exchange *ex, char id[AUDIT_ID_LEN + 1])
 	struct audit_event e;
 
 	exchange_event(ex, &e);
+	proxy_tell_denied(ex->px, ex->reason, &ex->target);
 	if (!ex->slot) {
 		audit_note(ex->px->audit, &e, id);
 		return;
