@@ -36,7 +36,7 @@ int conns_open(void)
 	return fd;
 }
 
-static void conns_tell(const struct nlmsghdr *nlh, conns_cb each, void *arg)
+static void conns_tell(struct nlmsghdr *nlh, conns_cb each, void *arg)
 {
 	const struct inet_diag_msg *m = NLMSG_DATA(nlh);
 	struct netaddr a = {{[10] = 0xff, [11] = 0xff}};
@@ -54,7 +54,7 @@ static void conns_tell(const struct nlmsghdr *nlh, conns_cb each, void *arg)
 static int conns_read(int fd, conns_cb each, void *arg)
 {
 	_Alignas(struct nlmsghdr) char buf[CONNS_BUF];
-	const struct nlmsghdr *nlh = (const struct nlmsghdr *)buf;
+	struct nlmsghdr *nlh = (struct nlmsghdr *)buf;
 	const struct nlmsgerr *e;
 	ssize_t n;
 	unsigned left;
