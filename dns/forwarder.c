@@ -57,6 +57,7 @@ struct forward {
 	struct dns_question question;
 	struct dns_name sent; /* the name with the letters that were sent */
 	enum forward_way way;
+	bool mixed; /* sent in letters of random case */
 	bool edns;
 	bool starting;
 	size_t tried;  /* resolvers, counted along the list */
@@ -105,6 +106,7 @@ static void forward_mix_case(struct forward *w, bool mix)
 	uint8_t bits = 0;
 	size_t i;
 
+	w->mixed = mix;
 	*to = w->question.name;
 	for (i = 0; i < to->len; i++) {
 		/* The lengths of labels are below 'A'. */
@@ -249,7 +251,7 @@ static bool forward_case_ok(struct forward *w, const struct dns_answer *a)
 			u->case_faults = 0;
 		return true;
 	}
-	if (w->way != FORWARD_UDP)
+	if (w->way != FORWARD_UDP || !w->mixed)
 		return true;
 	if (++u->case_faults >= FORWARDER_CASE_FAULTS_MAX) {
 		u->case_faults = 0;

@@ -236,7 +236,7 @@ static const struct peer_row *peer_row_find(const struct peer *p, const char *na
 	for (i = 0; i < p->n_rows; i++) {
 		if (p->rows[i].type != PEER_ANY && p->rows[i].type != type)
 			continue;
-		if (strcmp(p->rows[i].name, "*") == 0 || strcmp(p->rows[i].name, name) == 0)
+		if (strcmp(p->rows[i].name, "*") == 0 || strcasecmp(p->rows[i].name, name) == 0)
 			return &p->rows[i];
 	}
 	return &none;
