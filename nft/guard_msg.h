@@ -118,7 +118,6 @@ struct guard_state {
 enum guard_flow_verdict {
 	GUARD_FLOW_PASSED,  /* first packet of a flow that rules let out directly */
 	GUARD_FLOW_REFUSED, /* rejected */
-	GUARD_FLOW_INVALID, /* a packet that no ordinary socket sends, dropped */
 	GUARD_FLOW_MAX
 };
 
