@@ -62,8 +62,8 @@ char *vault_encode(const struct vault *v, size_t *len);
 CHECKED int vault_decode(struct vault *v, struct slice blob, struct errmsg *msg);
 
 /* State without any value, as GET shows it: {"revision","credentials":[...],"bindings":[...]}
- * sorted by name (1.8); substitutions with `in` and slots, placeholders shown. Text, freed by the
- * caller; NULL when there is no vault. */
+ * sorted by name (1.8); substitutions whole (placeholder, credential name, `in`), to be sent again.
+ * Text, freed by the caller; NULL when there is no vault. */
 char *vault_state_json(const struct vault *v);
 
 /* The view in force: a reference for the caller, or NULL when there is no vault. */

@@ -98,19 +98,25 @@ static void out_match(struct json_out *o, const struct binding *b)
 	out_raw(o, "}");
 }
 
-static void out_use(struct json_out *o, const struct credential_use *use)
+static void out_credential_name(struct json_out *o, const struct credential_use *use)
 {
-	if (!o->keys)
-		return;
 	out_raw(o, ",\"credential\":");
 	out_string(o, use->name);
+}
+
+/* Which credential a binding's fields hold is not shown (1.8). */
+static void out_use(struct json_out *o, const struct credential_use *use)
+{
+	if (o->keys)
+		out_credential_name(o, use);
 }
 
 static void out_substitution(struct json_out *o, const struct substitution *s)
 {
 	out_raw(o, "{\"placeholder\":");
 	out_string(o, s->placeholder);
-	out_use(o, &s->use);
+	/* all of it, so that a caller can send it again */
+	out_credential_name(o, &s->use);
 	out_raw(o, ",\"in\":[");
 	for (size_t i = 0; i < s->n_places; i++) {
 		const struct place *p = &s->places[i];
