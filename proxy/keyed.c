@@ -11,10 +11,27 @@ static const struct slice credential_parameters[] = {SLICE("key"), SLICE("api_ke
 	SLICE("apikey"), SLICE("api-key"), SLICE("access_token"), SLICE("token"), SLICE("auth"),
 	SLICE("client_secret")};
 
+/* Is name, percent-decoded as an origin reads it, equal to want (lower case)? */
+static bool parameter_is(struct slice name, struct slice want)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < name.len; n++) {
+		int high = name.p[i] == '%' && name.len - i > 2 ? ascii_hex(name.p[i + 1]) : -1;
+		int low = high >= 0 ? ascii_hex(name.p[i + 2]) : -1;
+		char c = low >= 0 ? (char)(high << 4 | low) : name.p[i];
+
+		if (n == want.len || ascii_lower(c) != want.p[n])
+			return false;
+		i += low >= 0 ? 3 : 1;
+	}
+	return n == want.len;
+}
+
 static bool parameter_is_credential(struct slice name)
 {
 	for (size_t i = 0; i < ARRAY_LEN(credential_parameters); i++)
-		if (slice_ieq(name, credential_parameters[i]))
+		if (parameter_is(name, credential_parameters[i]))
 			return true;
 	return false;
 }
@@ -38,15 +55,25 @@ static bool query_has_own_credential(const struct exchange *ex, struct slice que
 	return false;
 }
 
-/* Calls each() for every part of a head that could hold a placeholder or key, until it says so. */
-static struct slice head_find(const struct exchange *ex, const struct h1_head *h,
-	struct slice (*find)(const struct vault_view *view, struct slice text))
+/* What no binding of this request owns, anywhere in what would leave of its head. */
+static bool head_has(const struct exchange *ex, const struct h1_head *h,
+	struct slice (*find)(
+		const struct vault_view *view, const struct binding *own, struct slice text))
 {
-	struct slice found = find(ex->keyed.view, ex->path_query);
+	const struct keyed *k = &ex->keyed;
 
-	for (size_t i = 0; i < h->fields.n && found.len == 0; i++)
-		found = find(ex->keyed.view, h->fields.v[i].value);
-	return found;
+	if (find(k->view, k->binding, ex->path_query).len > 0)
+		return true;
+	for (size_t i = 0; i < h->fields.n; i++) {
+		const struct field *x = &h->fields.v[i];
+
+		if (k->binding && binding_sets_field(k->binding, x->name))
+			continue; /* never leaves */
+		if (find(k->view, k->binding, x->name).len > 0 ||
+			find(k->view, k->binding, x->value).len > 0)
+			return true;
+	}
+	return false;
 }
 
 /* A write to a bound write host goes only where a binding matches: else the sandbox could bring a
@@ -114,17 +141,15 @@ enum reason keyed_admit(struct exchange *ex, const struct h1_head *h,
 		return r;
 	if (k->bound_host && !keyed_write_is_bound(ex, t, detail))
 		return REASON_WRITE_WITHOUT_BINDING;
-	if (k->binding)
-		return r;
-	if (head_find(ex, h, substitute_find_key).len > 0)
+	if (head_has(ex, h, substitute_find_key))
 		return REASON_KEY_TO_UNBOUND_HOST;
 	if (ex->px->config.placeholders == PROXY_PLACEHOLDERS_PASS ||
-		head_find(ex, h, substitute_find_placeholder).len == 0)
+		!head_has(ex, h, substitute_find_placeholder))
 		return r;
 	if (ex->px->config.placeholders == PROXY_PLACEHOLDERS_DENY)
 		return REASON_PLACEHOLDER_FOR_OTHER_HOST;
 	/* a target cannot be sent without a part of it; a field can */
-	if (substitute_find_placeholder(k->view, ex->path_query).len > 0)
+	if (substitute_find_placeholder(k->view, k->binding, ex->path_query).len > 0)
 		return REASON_PLACEHOLDER_FOR_OTHER_HOST;
 	k->strip = true;
 	return r;

@@ -25,6 +25,10 @@ struct z_stream_s; /* zlib's */
 #define KEYED_RATIO_MAX 200
 #define KEYED_FREE_BYTES (16u << 20)
 
+/* Encoded bytes that wait until all that they unfold to is searched: two records, and room for what
+ * unfolds to next to nothing. */
+#define KEYED_BEHIND_MAX (3u << 14)
+
 #define KEYED_FACTS_TEXT_MAX 48 /* all of them, with commas */
 
 /* The facts that must agree before a key goes out (design 6); all are in the audit line. */
@@ -42,12 +46,18 @@ enum keyed_fact {
 		FACT_MAX
 };
 
+/* Encoded bytes that wait, and where the text that they unfold to ends. */
+struct keyed_part {
+	size_t len;
+	uint64_t text_end;
+};
+
 /* Part of an exchange. */
 struct keyed {
 	struct vault_view *view;       /* kept from the beginning to the end; NULL: no vault */
 	const struct binding *binding; /* NULL: this request gets no key */
 	bool bound_host;               /* some binding covers the host: answers are searched */
-	bool strip;                    /* placeholders that nothing binds are taken out */
+	bool strip;               /* fields with a placeholder that `binding` does not own go */
 	bool own_credentials_out; /* credential fields that the binding does not set stay here */
 	char facts_text[KEYED_FACTS_TEXT_MAX]; /* those that held, for the line */
 	size_t facts_len;
@@ -58,10 +68,13 @@ struct keyed {
 	struct z_stream_s *inflate; /* an encoded answer is decoded beside the stream, */
 	char *unfolded;             /* a record at a time, in locked memory */
 	uint64_t inflated, deflated;
+	char *behind; /* the bytes of both parts, in locked memory */
+	struct keyed_part parts[2];
 };
 
-/* After admit has allowed the request: binding, placeholders, keys that must not leave. An allowing
- * reason (the one admit gave), or why not; *detail may be set. */
+/* After admit has allowed the request: binding, placeholders, keys that must not leave. Keys and
+ * placeholders of the request's own binding may stand anywhere (a chat history holds them). An
+ * allowing reason (the one admit gave), or why not; *detail may be set. */
 enum reason keyed_admit(struct exchange *ex, const struct h1_head *h,
 	const struct request_target *t, const char **detail);
 
@@ -85,8 +98,8 @@ void keyed_write_body(struct exchange *ex, const struct h1_head *h, struct conn 
 /* An answer's head: overwrites keys in fields and reason, prepares the search of the content.
  * ALLOWED, or ENCODED_ANSWER. */
 enum reason keyed_answer(struct exchange *ex, struct h1_head *h);
-/* Content: put() gets what may go to the client. False if a key was found in an encoded answer, or
- * it cannot be decoded: the answer ends. */
+/* Content: put() gets what may go to the client: nothing that is, or may become, a part of a key.
+ * False if a key was found in an encoded answer, or it cannot be decoded: the answer ends. */
 bool keyed_content(struct exchange *ex, struct slice content, bool end,
 	void (*put)(void *arg, struct slice piece), void *arg);
 void keyed_trailers(struct exchange *ex, struct fields *trailers);

@@ -1,6 +1,6 @@
 /* The answer of a bound host: keys in it are overwritten before the client sees them. Content
  * passes through redact_stream; what comes in gzip or deflate although nobody asked is decoded
- * beside it for the search alone, and a hit ends it. */
+ * for the search alone, goes on when its text was searched, and a hit ends it. */
 #include <zlib.h>
 
 #include "base/secmem.h"
@@ -96,12 +96,14 @@ static bool keyed_start_inflate(struct exchange *ex)
 	k->inflate->zfree = zlib_free;
 	k->inflate->opaque = ex->px->secmem;
 	k->unfolded = secmem_alloc(ex->px->secmem, IO_RECORD);
-	if (k->unfolded && inflateInit2(k->inflate, INFLATE_WINDOW) == Z_OK)
+	k->behind = secmem_alloc(ex->px->secmem, KEYED_BEHIND_MAX);
+	if (k->unfolded && k->behind && inflateInit2(k->inflate, INFLATE_WINDOW) == Z_OK)
 		return true;
 	free(k->inflate);
 	k->inflate = NULL;
 	secmem_release(ex->px->secmem, k->unfolded);
-	k->unfolded = NULL;
+	secmem_release(ex->px->secmem, k->behind);
+	k->unfolded = k->behind = NULL;
 	return false;
 }
 
@@ -142,7 +144,7 @@ static void ignore_piece(void *arg, struct slice piece)
 
 /* Decodes content, for the search alone. False on a hit, on what cannot be decoded, and on a bomb.
  */
-static bool keyed_search_encoded(struct exchange *ex, struct slice content, bool end)
+static bool keyed_search_encoded(struct exchange *ex, struct slice content)
 {
 	struct keyed *k = &ex->keyed;
 	z_stream *z = k->inflate;
@@ -159,19 +161,49 @@ static bool keyed_search_encoded(struct exchange *ex, struct slice content, bool
 		if (ret == Z_BUF_ERROR)
 			break;
 		k->inflated += IO_RECORD - z->avail_out;
-		redact_stream_feed(&k->redact, out, IO_RECORD - z->avail_out, ret == Z_STREAM_END,
-			ignore_piece, NULL);
+		/* no end here: readers put gzip members together (RFC 1952 2.2) */
+		redact_stream_feed(
+			&k->redact, out, IO_RECORD - z->avail_out, false, ignore_piece, NULL);
 		if (k->inflated > KEYED_FREE_BYTES && k->inflated / KEYED_RATIO_MAX > k->deflated)
 			return false;
-		/* gzip members may follow each other */
 		if (ret == Z_STREAM_END && z->avail_in > 0)
 			ret = inflateReset(z);
 	}
-	if (ret != Z_OK && ret != Z_STREAM_END && ret != Z_BUF_ERROR)
+	return (ret == Z_OK || ret == Z_STREAM_END || ret == Z_BUF_ERROR) && !k->redact.found;
+}
+
+/* A client that got encoded bytes at once would have all of a key but its last character. So they
+ * wait as long as their text is held back. While the first part waits the second one gathers, and
+ * a text is held back only as far as the longest form, so neither waits for ever. */
+static bool keyed_wait_behind(struct keyed *k, struct slice content)
+{
+	struct keyed_part *p = &k->parts[k->parts[0].len > 0];
+	size_t used = k->parts[0].len + k->parts[1].len;
+
+	if (content.len > KEYED_BEHIND_MAX - used)
 		return false;
-	if (end)
-		redact_stream_feed(&k->redact, out, 0, true, ignore_piece, NULL);
-	return !k->redact.found;
+	memcpy(k->behind + used, content.p, content.len);
+	p->len += content.len;
+	p->text_end = k->inflated;
+	return true;
+}
+
+static void keyed_pass_behind(
+	struct keyed *k, void (*put)(void *arg, struct slice piece), void *arg)
+{
+	uint64_t searched = k->inflated - k->redact.held_len;
+	size_t used = k->parts[0].len + k->parts[1].len;
+	size_t n = 0;
+
+	for (size_t i = 0; i < 2 && k->parts[0].len > 0 && k->parts[0].text_end <= searched; i++) {
+		n += k->parts[0].len;
+		k->parts[0] = k->parts[1];
+		k->parts[1] = (struct keyed_part){0};
+	}
+	if (n == 0)
+		return;
+	put(arg, slice_make(k->behind, n));
+	memmove(k->behind, k->behind + n, used - n);
 }
 
 bool keyed_content(struct exchange *ex, struct slice content, bool end,
@@ -189,10 +221,13 @@ bool keyed_content(struct exchange *ex, struct slice content, bool end,
 			&k->redact, (char *)(uintptr_t)content.p, content.len, end, put, arg);
 		return true;
 	}
-	if (!keyed_search_encoded(ex, content, end))
+	if (!keyed_search_encoded(ex, content) || !keyed_wait_behind(k, content))
 		return false;
-	if (content.len > 0)
-		put(arg, content);
+	if (end)
+		redact_stream_feed(&k->redact, k->unfolded, 0, true, ignore_piece, NULL);
+	if (k->redact.found)
+		return false;
+	keyed_pass_behind(k, put, arg);
 	return true;
 }
 
@@ -212,6 +247,7 @@ void keyed_fini(struct exchange *ex)
 		inflateEnd(k->inflate);
 		free(k->inflate);
 		secmem_release(ex->px->secmem, k->unfolded);
+		secmem_release(ex->px->secmem, k->behind);
 	}
 	if (k->body) {
 		strbuf_fini(k->body);

@@ -39,7 +39,18 @@ size_t keyed_write_target(struct exchange *ex, struct conn *c)
 	return sink.len;
 }
 
-/* Fields that carry a credential, `_` read as `-` (an origin may do so too). */
+/* want: lower case, with `-`. An origin may read `_` as `-`. */
+static bool name_is(struct slice name, struct slice want)
+{
+	if (name.len != want.len)
+		return false;
+	for (size_t i = 0; i < name.len; i++)
+		if ((name.p[i] == '_' ? '-' : ascii_lower(name.p[i])) != want.p[i])
+			return false;
+	return true;
+}
+
+/* Fields that carry a credential. */
 static bool field_is_credential(struct slice name)
 {
 	static const struct slice names[] = {SLICE("authorization"), SLICE("cookie"),
@@ -47,14 +58,9 @@ static bool field_is_credential(struct slice name)
 		SLICE("x-access-token"), SLICE("x-goog-api-key"), SLICE("private-token"),
 		SLICE("x-amz-security-token"), SLICE("openai-organization"),
 		SLICE("openai-project")};
-	char folded[32];
 
-	if (name.len > sizeof(folded))
-		return false;
-	for (size_t i = 0; i < name.len; i++)
-		folded[i] = name.p[i] == '_' ? '-' : ascii_lower(name.p[i]);
 	for (size_t i = 0; i < ARRAY_LEN(names); i++)
-		if (slice_eq(slice_make(folded, name.len), names[i]))
+		if (name_is(name, names[i]))
 			return true;
 	return false;
 }
@@ -62,8 +68,17 @@ static bool field_is_credential(struct slice name)
 /* Fields by which an origin could be told of another host or client, while a key is with them. */
 static bool field_forwards(struct slice name)
 {
-	return slice_ieq(name, SLICE("forwarded")) || slice_ieq(name, SLICE("x-host")) ||
-		(name.len > 12 && slice_ieq(slice_first(name, 12), SLICE("x-forwarded-")));
+	struct slice prefix = SLICE("x-forwarded-");
+
+	return name_is(name, SLICE("forwarded")) || name_is(name, SLICE("x-host")) ||
+		name_is(slice_first(name, prefix.len), prefix);
+}
+
+/* A placeholder that the request's binding does not own. */
+static bool field_has_foreign(const struct keyed *k, const struct field *x)
+{
+	return substitute_find_placeholder(k->view, k->binding, x->name).len > 0 ||
+		substitute_find_placeholder(k->view, k->binding, x->value).len > 0;
 }
 
 /* Towards a bound host an answer must be readable and whole: a key can be fetched a byte at a time.
@@ -91,7 +106,7 @@ static void keyed_write_field(struct exchange *ex, const struct field *x, struct
 		return; /* the client was told to go on by us */
 	if (k->binding && (binding_sets_field(k->binding, x->name) || field_forwards(x->name)))
 		return;
-	if (k->strip && substitute_find_placeholder(k->view, x->value).len > 0)
+	if (k->strip && field_has_foreign(k, x))
 		return;
 	replaced = k->binding ? substitute_text(k->binding, SURFACE_HEADER, x->name, x->value,
 					field_style(x), NULL, NULL)

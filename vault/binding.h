@@ -35,5 +35,6 @@ struct binding_field {
 
 size_t binding_n_fields(const struct binding *b);
 struct binding_field binding_field(const struct binding *b, size_t i);
-/* Does the binding set (auth) this field? Letter case ignored. */
+/* Does the binding set (auth) this field? Letter case is ignored, and `_` is `-`: an origin behind
+ * CGI or WSGI reads both names as one. */
 bool binding_sets_field(const struct binding *b, struct slice name);

@@ -285,22 +285,82 @@ bool substitute_path_ok(const struct binding *b, struct slice path)
 	return ok;
 }
 
-struct slice substitute_find_placeholder(const struct vault_view *view, struct slice text)
+/* Several bindings may share a placeholder. */
+static bool substitute_owns_placeholder(
+	const struct vault_view *view, const struct binding *b, const struct pattern *p)
 {
-	size_t at;
-	size_t which;
-
-	if (!pattern_set_find(view->placeholders, text, 0, &at, &which))
-		return SLICE_EMPTY;
-	return view->bindings[pattern_set_get(view->placeholders, which)->id].name;
+	(void)view;
+	for (size_t i = 0; i < b->n_substitutions; i++)
+		if (slice_eq(b->substitutions[i].placeholder, p->text))
+			return true;
+	return false;
 }
 
-struct slice substitute_find_key(const struct vault_view *view, struct slice text)
+/* Another credential with the same value is the same key. */
+static bool substitute_owns_key(
+	const struct vault_view *view, const struct binding *b, const struct pattern *p)
 {
-	size_t at;
+	struct slice value = secret_form(view->credentials[p->id].value, SECRET_RAW);
+
+	for (size_t i = 0; i < b->n_headers; i++)
+		if (slice_eq(secret_form(b->headers[i].use.credential->value, SECRET_RAW), value))
+			return true;
+	for (size_t i = 0; i < b->n_substitutions; i++)
+		if (slice_eq(secret_form(b->substitutions[i].use.credential->value, SECRET_RAW),
+			    value))
+			return true;
+	return false;
+}
+
+struct substitute_owner {
+	const struct vault_view *view;
+	const struct binding *binding; /* NULL: owns nothing */
+	bool (*owns)(
+		const struct vault_view *view, const struct binding *b, const struct pattern *p);
+};
+
+/* The first pattern in the text that the owner does not own, or NULL. One that lies within what it
+ * owns is no find: an own placeholder may begin with another's. */
+static const struct pattern *substitute_find_foreign(
+	const struct pattern_set *set, const struct substitute_owner *owner, struct slice text)
+{
+	size_t covered = 0;
+	size_t at = 0;
 	size_t which;
 
-	if (!pattern_set_find(view->keys, text, 0, &at, &which))
-		return SLICE_EMPTY;
-	return view->credentials[pattern_set_get(view->keys, which)->id].name;
+	for (; pattern_set_find(set, text, at, &at, &which); at++) {
+		const struct pattern *foreign = NULL;
+
+		do {
+			const struct pattern *p = pattern_set_get(set, which);
+
+			if (!owner->binding || !owner->owns(owner->view, owner->binding, p)) {
+				if (!foreign)
+					foreign = p; /* the longest comes first */
+			} else if (covered < at + p->text.len) {
+				covered = at + p->text.len;
+			}
+		} while (pattern_set_next(set, text, at, &which));
+		if (foreign && at + foreign->text.len > covered)
+			return foreign;
+	}
+	return NULL;
+}
+
+struct slice substitute_find_placeholder(
+	const struct vault_view *view, const struct binding *own, struct slice text)
+{
+	const struct substitute_owner owner = {view, own, substitute_owns_placeholder};
+	const struct pattern *p = substitute_find_foreign(view->placeholders, &owner, text);
+
+	return p ? view->bindings[p->id].name : SLICE_EMPTY;
+}
+
+struct slice substitute_find_key(
+	const struct vault_view *view, const struct binding *own, struct slice text)
+{
+	const struct substitute_owner owner = {view, own, substitute_owns_key};
+	const struct pattern *p = substitute_find_foreign(view->keys, &owner, text);
+
+	return p ? view->credentials[p->id].name : SLICE_EMPTY;
 }

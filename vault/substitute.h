@@ -48,9 +48,13 @@ size_t substitute_body(const struct binding *b, struct slice media_type, struct 
 bool substitute_path_ok(const struct binding *b, struct slice path);
 
 struct vault_view;
-/* Is any placeholder of the vault in this text (target or field value)? For hosts where nothing
- * binds it. The name of its binding, or empty. */
-struct slice substitute_find_placeholder(const struct vault_view *view, struct slice text);
+/* Is any placeholder of the vault in this text (target or field)? own: the binding that the request
+ * matches, whose placeholders are none of these, wherever they stand; NULL: there is none. The name
+ * of its binding, or empty. */
+struct slice substitute_find_placeholder(
+	const struct vault_view *view, const struct binding *own, struct slice text);
 /* Is any key of the vault, raw or rendered, in this text? Towards a host it is not bound to it must
- * not leave (key_to_unbound_host). The credential's name, or empty. */
-struct slice substitute_find_key(const struct vault_view *view, struct slice text);
+ * not leave (key_to_unbound_host). own: the binding that the request matches, whose keys may go;
+ * NULL: there is none. The credential's name, or empty. */
+struct slice substitute_find_key(
+	const struct vault_view *view, const struct binding *own, struct slice text);

@@ -217,8 +217,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 		check_body(b, SLICE("application/x-www-form-urlencoded"), text);
 		break;
 	default:
-		(void)substitute_find_placeholder(bed->view, text);
-		(void)substitute_find_key(bed->view, text);
+		(void)substitute_find_placeholder(bed->view, NULL, text);
+		(void)substitute_find_key(bed->view, NULL, text);
 		break;
 	}
 	REQUIRE(secmem_used(bed->mem) == used);

@@ -69,8 +69,8 @@ static void check_view(struct vault *v, struct slice text)
 		for (size_t i = 0; i < binding_n_fields(b); i++)
 			REQUIRE(binding_sets_field(b, binding_field(b, i).name));
 	}
-	(void)substitute_find_placeholder(view, text);
-	(void)substitute_find_key(view, text);
+	(void)substitute_find_placeholder(view, NULL, text);
+	(void)substitute_find_key(view, NULL, text);
 	vault_view_unref(view);
 }
 

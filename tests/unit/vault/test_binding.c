@@ -410,6 +410,9 @@ static void test_fields_of_each_auth(void **arg)
 	}
 	assert_true(binding_sets_field(fixture_bound(view, "custom.test", "/"), SLICE("x-oNE")));
 	assert_false(binding_sets_field(fixture_bound(view, "custom.test", "/"), SLICE("x-on")));
+	/* what WSGI reads as one name */
+	assert_true(binding_sets_field(fixture_bound(view, "custom.test", "/"), SLICE("X_One")));
+	assert_false(binding_sets_field(fixture_bound(view, "custom.test", "/"), SLICE("X.One")));
 	assert_false(
 		binding_sets_field(fixture_bound(view, "none.test", "/"), SLICE("authorization")));
 	vault_view_unref(view);

@@ -420,7 +420,8 @@ static void test_find_placeholder_names_its_binding(void **arg)
 						  "k", "ph-two-0002", "'header'") "]}}]}");
 	view = vault_view_get(f.vault);
 	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
-		struct slice got = substitute_find_placeholder(view, slice_str(texts[i].text));
+		struct slice got =
+			substitute_find_placeholder(view, NULL, slice_str(texts[i].text));
 
 		if (!slice_eq(got, slice_str(texts[i].want)))
 			fail_msg("%s: %.*s", texts[i].text, SLICE_FMT(got));
@@ -460,10 +461,79 @@ static void test_find_key_names_its_credential(void **arg)
 		"{'name':'long','source':{'value':'sk-value-02'}}]}");
 	view = vault_view_get(f.vault);
 	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
-		struct slice got = substitute_find_key(view, slice_str(texts[i].text));
+		struct slice got = substitute_find_key(view, NULL, slice_str(texts[i].text));
 
 		if (!slice_eq(got, slice_str(texts[i].want)))
 			fail_msg("%s: %.*s", texts[i].text, SLICE_FMT(got));
+	}
+	vault_view_unref(view);
+	fixture_close(&f);
+}
+
+/* What the request's own binding puts in may stand there; what lies within it is no find. */
+static void test_find_passes_over_what_the_own_binding_has(void **arg)
+{
+	static const struct {
+		const char *host, *text;
+		const char *placeholder, *key;
+	} texts[] = {
+		{"one.test", "ph-one-0001", "", ""},
+		{"one.test", "ph-one-0001 ph-shared-3 sk-value-01", "", ""},
+		{"one.test", "ph-two-0002", "two", ""},
+		{"one.test", "ph-one-0001 ph-two-0002", "two", ""},
+		{"two.test", "ph-one-0001", "one", ""},
+		{"two.test", "ph-shared-3", "", ""},
+		/* the own one is longer, shorter, behind the other */
+		{"one.test", "ph-two-0002-one", "", ""},
+		{"two.test", "ph-two-0002-one", "one", ""},
+		{"one.test", "ph-two-0002-on", "two", ""},
+		{"one.test", "ph-two-0002-one ph-two-0002", "two", ""},
+		{"one.test", "ph-two-0002ph-one-0001", "two", ""},
+		/* one that begins in the own one and ends behind it */
+		{"one.test", "ph-one-0001-over-x", "two", ""},
+		{"one.test", "sk-value-02", "", "long"},
+		{"two.test", "sk-value-01 sk-value-02", "", "k"},
+		{"one.test", "k+9/= qq k%2B9%2F%3D%20qq SK-VALUE-01", "", ""},
+		{"two.test", "q=k%2b9%2f%3d%20qq", "", "maps"},
+		/* a key under two names, of which the binding has one */
+		{"twin.test", "query secret+value", "", ""},
+		{"one.test", "query secret+value", "", "odd"},
+	};
+	struct vault_view *view;
+	struct fixture f;
+
+	fixture_open(&f);
+	fixture_load(&f,
+		"{'credentials':[{'name':'k','source':{'value':'sk-value-01'}},"
+		"{'name':'long','source':{'value':'sk-value-02'}},"
+		"{'name':'maps','source':{'value':'k+9/= qq'}},"
+		"{'name':'odd','source':{'value':'query secret+value'}},"
+		"{'name':'twin','source':{'value':'query secret+value'}}],'bindings':["
+		"{'name':'one','match':{'hosts':['one.test']},'auth':{'type':'bearer',"
+		"'credential':'k','substitutions':[" SUB("maps", "ph-one-0001",
+			"'json:/a'") "," SUB("k", "ph-shared-3", "'path'") "," SUB("k",
+			"ph-two-0002-one",
+			"'query'") "]}},"
+				   "{'name':'two','match':{'hosts':['two.test']},'auth':{'type':'"
+				   "passthrough',"
+				   "'substitutions':[" SUB("long", "ph-two-0002",
+					   "'header'") "," SUB("long", "ph-shared-3",
+					   "'path'") "," SUB("long", "one-0001-over-x",
+					   "'path'") "]}},"
+						     "{'name':'z','match':{'hosts':['twin.test']},'"
+						     "auth':{'type':'bearer',"
+						     "'credential':'twin'}}]}");
+	view = vault_view_get(f.vault);
+	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+		const struct binding *own = fixture_bound(view, texts[i].host, "/");
+		struct slice text = slice_str(texts[i].text);
+		struct slice placeholder = substitute_find_placeholder(view, own, text);
+		struct slice key = substitute_find_key(view, own, text);
+
+		if (!slice_eq(placeholder, slice_str(texts[i].placeholder)))
+			fail_msg("row %zu: placeholder of %.*s", i, SLICE_FMT(placeholder));
+		if (!slice_eq(key, slice_str(texts[i].key)))
+			fail_msg("row %zu: key %.*s", i, SLICE_FMT(key));
 	}
 	vault_view_unref(view);
 	fixture_close(&f);
@@ -481,6 +551,7 @@ int main(void)
 		cmocka_unit_test(test_one_placeholder_is_two_keys_on_two_hosts),
 		cmocka_unit_test(test_find_placeholder_names_its_binding),
 		cmocka_unit_test(test_find_key_names_its_credential),
+		cmocka_unit_test(test_find_passes_over_what_the_own_binding_has),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

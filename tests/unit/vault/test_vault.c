@@ -168,7 +168,7 @@ static void test_empty_vault_exists_and_binds_nothing(void **arg)
 	view = vault_view_get(f.vault);
 	assert_null(vault_view_redactions(view));
 	assert_false(vault_view_binds_host(view, SLICE("api.test")));
-	assert_int_equal(substitute_find_key(view, SLICE("sk-first-0001")).len, 0);
+	assert_int_equal(substitute_find_key(view, NULL, SLICE("sk-first-0001")).len, 0);
 	vault_view_unref(view);
 	fixture_close(&f);
 }
@@ -398,7 +398,7 @@ static void test_a_thousand_bindings_and_credentials_work(void **arg)
 		(void)snprintf(want, sizeof(want), "key-number-%04d", i);
 		value = binding_field(fixture_bound(view, host, path), 0).value;
 		assert_true(slice_eq(value, slice_str(want)));
-		assert_true(substitute_find_key(view, slice_str(want)).len > 0);
+		assert_true(substitute_find_key(view, NULL, slice_str(want)).len > 0);
 	}
 	vault_view_unref(view);
 	fixture_close(&f);
@@ -520,7 +520,7 @@ static void work_with_secret(struct fixture *f)
 				 SLICE("Basic dTpwaC1tb2RlbC0x"), SUBSTITUTE_BASIC, NULL, &len),
 		1);
 	assert_int_equal(substitute_query(b, SLICE("a=ph-model-1"), NULL, &len), 1);
-	assert_int_equal(substitute_find_key(view, SLICE("ph-model-1")).len, 0);
+	assert_int_equal(substitute_find_key(view, NULL, SLICE("ph-model-1")).len, 0);
 	free(vault_state_json(f->vault));
 	secmem_release(f->mem, blob);
 	vault_free(next);
