@@ -142,8 +142,7 @@ static void ignore_piece(void *arg, struct slice piece)
 {
 }
 
-/* Decodes content, for the search alone. False on a hit, on what cannot be decoded, and on a bomb.
- */
+/* Decodes content, for the search alone. False on what cannot be decoded, and on a bomb. */
 static bool keyed_search_encoded(struct exchange *ex, struct slice content)
 {
 	struct keyed *k = &ex->keyed;
@@ -169,7 +168,7 @@ static bool keyed_search_encoded(struct exchange *ex, struct slice content)
 		if (ret == Z_STREAM_END && z->avail_in > 0)
 			ret = inflateReset(z);
 	}
-	return (ret == Z_OK || ret == Z_STREAM_END || ret == Z_BUF_ERROR) && !k->redact.found;
+	return ret == Z_OK || ret == Z_STREAM_END || ret == Z_BUF_ERROR;
 }
 
 /* A client that got encoded bytes at once would have all of a key but its last character. So they
