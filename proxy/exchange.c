@@ -251,6 +251,7 @@ static void on_exchange_dialled(const struct dial_result *result, void *arg)
 
 	ex->dial = NULL;
 	if (result->reason != REASON_ALLOWED) {
+		(void)keyed_proof(ex, false); /* for the line: which facts did hold */
 		exchange_refuse(ex, result->reason, result->detail);
 		return;
 	}
