@@ -8,23 +8,28 @@
 
 #include "ctl/audit_cmd.h"
 #include "ctl/policy_cmd.h"
+#include "ctl/status_cmd.h"
 #include "ctl/vault_cmd.h"
 
 static const char main_help[] =
 	"NAME\n"
-	"      egressctl - read the audit trail of egress, ask its policy and vault\n"
+	"      egressctl - read the audit trail of egress, ask and change its policy\n"
 	"\n"
 	"USAGE\n"
+	"      egressctl status [OPTION]...\n"
 	"      egressctl audit tail|query|verify [OPTION]...\n"
 	"      egressctl policy check [OPTION]... METHOD URL\n"
+	"      egressctl policy get|set|allow|deny|rm [OPTION]... [ARGUMENT]...\n"
 	"      egressctl vault list [OPTION]...\n"
 	"      egressctl --help | --version\n"
 	"\n"
 	"COMMANDS\n"
+	"      status          what a running egress says about itself\n"
 	"      audit tail      the last lines of the audit trail, and those that follow\n"
 	"      audit query     the lines that filters let through, as table, CSV or JSON\n"
 	"      audit verify    whether a line was changed, removed, added or moved\n"
 	"      policy check    the verdict about one request, without sending it\n"
+	"      policy get      the policy of a running egress; set, allow, deny, rm change it\n"
 	"      vault list      credentials and bindings of the vault file, without values\n"
 	"\n"
 	"      Each has a --help of its own.\n"
@@ -57,6 +62,7 @@ int main(int argc, char **argv)
 	static const struct command commands[] = {
 		{"audit", audit_cmd_run},
 		{"policy", policy_cmd_run},
+		{"status", status_cmd_run},
 		{"vault", vault_cmd_run},
 		{NULL, NULL},
 	};

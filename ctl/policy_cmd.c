@@ -10,20 +10,30 @@
 #include "base/log.h"
 #include "control/settings_proxy.h"
 #include "control/sources.h"
+#include "ctl/policy_edit.h"
 #include "ctl/policy_verdict.h"
 #include "ctl/text.h"
 
 #define POLICY_FIELDS_MAX FIELDS_MAX
 #define POLICY_TEXT_MAX 16384
 
-static const char policy_help[] = "NAME\n"
-				  "      egressctl policy - ask the policy of egress\n"
-				  "\n"
-				  "USAGE\n"
-				  "      egressctl policy check [OPTION]... METHOD URL\n"
-				  "\n"
-				  "COMMANDS\n"
-				  "      check    the verdict about one request; see its --help\n";
+static const char policy_help[] =
+	"NAME\n"
+	"      egressctl policy - ask and change the policy of egress\n"
+	"\n"
+	"USAGE\n"
+	"      egressctl policy check [OPTION]... METHOD URL\n"
+	"      egressctl policy get|set|allow|deny|rm [OPTION]... [ARGUMENT]...\n"
+	"\n"
+	"COMMANDS\n"
+	"      check    the verdict about one request, by the settings\n"
+	"      get      the policy of a running egress\n"
+	"      set      replace it\n"
+	"      allow    put rules in front of it that allow targets\n"
+	"      deny     put rules in front of it that deny targets\n"
+	"      rm       take the rules for targets out of it\n"
+	"\n"
+	"      Each has a --help of its own.\n";
 
 static const char policy_help_check[] =
 	"NAME\n"
@@ -282,6 +292,11 @@ static enum command_exit policy_cmd_check(int argc, char **argv)
 
 static const struct command policy_commands[] = {
 	{"check", policy_cmd_check},
+	{"get", policy_edit_get},
+	{"set", policy_edit_set},
+	{"allow", policy_edit_allow},
+	{"deny", policy_edit_deny},
+	{"rm", policy_edit_rm},
 	{NULL, NULL},
 };
 
