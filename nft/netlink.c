@@ -64,12 +64,12 @@ struct nlmsghdr *netlink_nft_msg(void *buf, uint16_t type, uint16_t flags, uint8
 int netlink_ask(struct netlink *n, struct nlmsghdr *m, mnl_cb_t cb, void *arg)
 {
 	_Alignas(struct nlmsghdr) uint8_t answer[NETLINK_MSG_MAX];
-	int ret;
+	int ret = MNL_CB_OK;
 
 	m->nlmsg_seq = ++n->seq;
 	if (mnl_socket_sendto(n->sock, m, m->nlmsg_len) < 0)
 		return -errno;
-	do {
+	while (ret != MNL_CB_STOP) {
 		ssize_t len = mnl_socket_recvfrom(n->sock, answer, sizeof(answer));
 
 		if (len < 0 && errno == EINTR)
@@ -77,12 +77,10 @@ int netlink_ask(struct netlink *n, struct nlmsghdr *m, mnl_cb_t cb, void *arg)
 		if (len < 0)
 			return errno == EAGAIN ? -ETIMEDOUT : -errno;
 		ret = mnl_cb_run(answer, (size_t)len, m->nlmsg_seq, n->port, cb, arg);
-		/* An answer to a question that timed out before this one. */
-		if (ret < 0 && errno == ESRCH)
-			continue;
-		if (ret < 0)
+		/* ESRCH: an answer to a question that timed out before this one. */
+		if (ret < 0 && errno != ESRCH)
 			return -errno;
-	} while (ret > MNL_CB_STOP);
+	}
 	return 0;
 }
 
