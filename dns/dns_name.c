@@ -4,7 +4,8 @@
 
 #include <stdio.h>
 
-#define DNS_POINTER 0xc0 /* the two top bits of a length; 01 and 10 are reserved (RFC 6891 5) */
+#define DNS_NAMES_FROM 12 /* no name stands in the header */
+#define DNS_POINTER 0xc0  /* the two top bits of a length; 01 and 10 are reserved (RFC 6891 5) */
 
 size_t dns_name_read(struct slice msg, size_t at, bool pointers, struct dns_name *out)
 {
@@ -20,7 +21,7 @@ size_t dns_name_read(struct slice msg, size_t at, bool pointers, struct dns_name
 			if (!pointers || msg.len - at < 2)
 				return 0;
 			to = (len & ~(size_t)DNS_POINTER) << 8 | p[at + 1];
-			if (to >= run)
+			if (to >= run || to < DNS_NAMES_FROM)
 				return 0;
 			if (behind == 0)
 				behind = at + 2;

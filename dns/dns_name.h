@@ -15,8 +15,8 @@ struct dns_name {
 };
 
 /* Reads the name at msg[at]. A pointer must go backwards, before every place that was read for this
- * name, so that reading ends; pointers may be forbidden. Returns the offset behind the name where
- * it stands, or 0 if it is malformed. */
+ * name, so that reading ends, and not into the header; pointers may be forbidden. Returns the
+ * offset behind the name where it stands, or 0 if it is malformed. */
 size_t dns_name_read(struct slice msg, size_t at, bool pointers, struct dns_name *out);
 
 /* Equal but for ASCII letter case (RFC 4343). */

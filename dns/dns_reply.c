@@ -70,11 +70,12 @@ static bool reply_name_is(const struct reply_out *o, size_t at, const uint8_t *p
 	}
 }
 
-static size_t reply_name_find(const struct reply_out *o, const uint8_t *p)
+/* Among the first n places: the name that is being written is not whole yet. */
+static size_t reply_name_find(const struct reply_out *o, size_t n, const uint8_t *p)
 {
 	size_t i;
 
-	for (i = 0; i < o->n_names; i++)
+	for (i = 0; i < n; i++)
 		if (reply_name_is(o, o->names[i], p))
 			return o->names[i];
 	return 0;
@@ -83,10 +84,11 @@ static size_t reply_name_find(const struct reply_out *o, const uint8_t *p)
 static void reply_name(struct reply_out *o, const struct dns_name *name, bool compress)
 {
 	const uint8_t *p = name->b;
+	size_t n_names = o->n_names;
 	size_t known;
 
 	while (*p != 0) {
-		known = compress && !o->full ? reply_name_find(o, p) : 0;
+		known = compress && !o->full ? reply_name_find(o, n_names, p) : 0;
 		if (known != 0) {
 			reply_u16(o, 0xc000 | known);
 			return;

@@ -154,6 +154,22 @@ static void test_answer_is_compressed_and_reads_the_same(void **state)
 	assert_int_equal(back.flags & (DNS_RA | DNS_AD | DNS_AA), DNS_RA);
 }
 
+/* A name must not be shortened by a part of itself, of which the end is still to be written. */
+static void test_name_that_repeats_itself_is_written_whole(void **state)
+{
+	struct dns_question q = question_of("a.test", DNS_CNAME);
+	struct dns_reply r = {.question = &q, .answer = &a, .ede = DNS_EDE_NONE};
+
+	wire_init(&w, 9, DNS_QR);
+	wire_question(&w, "a.test", DNS_CNAME);
+	wire_rr_name(&w, DNS_ANSWER, "a.test", DNS_CNAME, 60, "xx.xx.xx.xx");
+	take(&q);
+	memset(out, 0, sizeof(out));
+	encode(&r);
+	assert_int_equal(back.v[0].rdata_len, 13);
+	assert_memory_equal(out + back.v[0].rdata, "\2xx\2xx\2xx\2xx", 13);
+}
+
 static void test_ad_is_told_to_those_who_ask_and_not_of_altered_answers(void **state)
 {
 	struct dns_question q = question_of("a.test", DNS_A);
@@ -215,6 +231,7 @@ int main(void)
 		cmocka_unit_test(test_longest_refusal_fits),
 		cmocka_unit_test(test_badvers_has_its_upper_bits_in_opt),
 		cmocka_unit_test(test_answer_is_compressed_and_reads_the_same),
+		cmocka_unit_test(test_name_that_repeats_itself_is_written_whole),
 		cmocka_unit_test(test_ad_is_told_to_those_who_ask_and_not_of_altered_answers),
 		cmocka_unit_test(test_what_does_not_fit_is_left_out_whole_with_tc),
 	};
