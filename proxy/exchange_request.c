@@ -168,6 +168,7 @@ void exchange_head(struct exchange *ex, struct slice raw)
 
 	ex->raw = raw;
 	wrong = exchange_read_head(ex, h, &t);
+	keyed_begin(ex);
 	if (wrong) {
 		ex->admission.kind = AUDIT_READ;
 		exchange_refuse(ex, REASON_MALFORMED, wrong);

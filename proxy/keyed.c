@@ -62,7 +62,8 @@ static bool head_has(const struct exchange *ex, const struct h1_head *h,
 {
 	const struct keyed *k = &ex->keyed;
 
-	if (find(k->view, k->binding, ex->path_query).len > 0)
+	if (find(k->view, k->binding, h->method).len > 0 ||
+		find(k->view, k->binding, ex->path_query).len > 0)
 		return true;
 	for (size_t i = 0; i < h->fields.n; i++) {
 		const struct field *x = &h->fields.v[i];
@@ -124,13 +125,25 @@ static enum reason keyed_match(
 	return ex->admission.reason;
 }
 
+void keyed_begin(struct exchange *ex)
+{
+	struct slice *const recorded[] = {&ex->method, &ex->url, &ex->user_agent};
+	struct keyed *k = &ex->keyed;
+
+	k->view = ex->px->config.vault ? vault_view_get(ex->px->config.vault) : NULL;
+	if (!k->view)
+		return;
+	for (size_t i = 0; i < ARRAY_LEN(recorded); i++)
+		if (substitute_find_key(k->view, NULL, *recorded[i]).len > 0)
+			*recorded[i] = SLICE("*");
+}
+
 enum reason keyed_admit(struct exchange *ex, const struct h1_head *h,
 	const struct request_target *t, const char **detail)
 {
 	struct keyed *k = &ex->keyed;
 	enum reason r = ex->admission.reason;
 
-	k->view = ex->px->config.vault ? vault_view_get(ex->px->config.vault) : NULL;
 	if (!k->view)
 		return r;
 	k->bound_host =

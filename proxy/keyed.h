@@ -72,6 +72,10 @@ struct keyed {
 	struct keyed_part parts[2];
 };
 
+/* When the head was read, before anything is said to it: takes the vault's view for the exchange,
+ * and takes keys out of what its line will show. */
+void keyed_begin(struct exchange *ex);
+
 /* After admit has allowed the request: binding, placeholders, keys that must not leave. Keys and
  * placeholders of the request's own binding may stand anywhere (a chat history holds them). An
  * allowing reason (the one admit gave), or why not; *detail may be set. */

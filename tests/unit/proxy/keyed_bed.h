@@ -132,6 +132,7 @@ static inline void keyed_bed_request(
 		ex->target.port = clear ? 80 : 443;
 	ex->target.has_port = true;
 	ex->method = h->method;
+	ex->url = ex->user_agent = SLICE_EMPTY;
 	ex->path_query = b->target.path_query;
 	ex->has_content = h->framing == H1_CHUNKED || (h->framing == H1_LENGTH && h->length > 0);
 	ex->admission = (struct admission){.reason = REASON_ALLOWED, .allow = true};
@@ -140,6 +141,7 @@ static inline void keyed_bed_request(
 static inline enum reason keyed_bed_admit(struct keyed_bed *b)
 {
 	b->detail = NULL;
+	keyed_begin(&b->ex);
 	return keyed_admit(&b->ex, &b->px.request, &b->target, &b->detail);
 }
 

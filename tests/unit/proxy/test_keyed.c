@@ -311,6 +311,45 @@ static void test_path_with_a_key_that_adds_a_segment_is_refused(void **state)
 	assert_int_equal(keyed_bed_admit(b), REASON_ALLOWED);
 }
 
+/* Wherever a client had a key from, the trail does not get it: neither of a request that is refused
+ * for it, nor of one that may carry it. */
+static void test_key_in_a_request_does_not_reach_the_trail(void **state)
+{
+	static const struct {
+		const char *host, *line, *url, *user_agent;
+		const char *want_method, *want_url, *want_user_agent;
+		enum reason want;
+	} rows[] = {
+		{"free.test", "GET /" KEY, "https://free.test/" KEY, "curl", "GET", "*", "curl",
+			REASON_KEY_TO_UNBOUND_HOST},
+		{"free.test", "GET /", "https://free.test/", "a " OTHER, "GET",
+			"https://free.test/", "*", REASON_KEY_TO_UNBOUND_HOST},
+		{"free.test", "sk-free-0004-GGGGHHHH /", "https://free.test/", "", "*",
+			"https://free.test/", "", REASON_KEY_TO_UNBOUND_HOST},
+		{"api.test", "GET /v1/" KEY, "https://api.test/v1/" KEY, "", "GET", "*", "",
+			REASON_ALLOWED},
+		{"api.test", "GET /v1/x", "https://api.test/v1/x", "curl", "GET",
+			"https://api.test/v1/x", "curl", REASON_ALLOWED},
+	};
+	struct keyed_bed *b = *state;
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		char fields[128];
+
+		(void)snprintf(fields, sizeof(fields), "User-Agent: %s\r\n", rows[i].user_agent);
+		keyed_bed_request(b, rows[i].host, rows[i].line, fields);
+		b->ex.url = slice_str(rows[i].url);
+		b->ex.user_agent = slice_str(rows[i].user_agent);
+		if (keyed_bed_admit(b) != rows[i].want)
+			fail_msg("row %zu: verdict", i);
+		if (!slice_eq(b->ex.url, slice_str(rows[i].want_url)) ||
+			!slice_eq(b->ex.method, slice_str(rows[i].want_method)) ||
+			!slice_eq(b->ex.user_agent, slice_str(rows[i].want_user_agent)))
+			fail_msg("row %zu: %.*s %.*s %.*s", i, SLICE_FMT(b->ex.method),
+				SLICE_FMT(b->ex.url), SLICE_FMT(b->ex.user_agent));
+	}
+}
+
 /* The exchange keeps the view that it began with. */
 static void test_view_is_kept_from_the_beginning_on(void **state)
 {
@@ -406,6 +445,7 @@ int main(void)
 		TEST(test_write_to_a_bound_host_needs_a_binding),
 		TEST(test_own_credential_in_the_query_of_a_bound_write),
 		TEST(test_path_with_a_key_that_adds_a_segment_is_refused),
+		TEST(test_key_in_a_request_does_not_reach_the_trail),
 		TEST(test_view_is_kept_from_the_beginning_on),
 		TEST(test_facts_that_must_agree_before_a_key_goes_out),
 		TEST(test_content_is_collected_where_a_key_may_go_into_it),
