@@ -37,6 +37,7 @@ struct worker {
 	struct policy_change *changes;
 	struct worker_meta meta;
 	struct rule_list deny_good; /* of deny.always when it last had no bad line */
+	bool committed;             /* the policy file is newer than the last RELOAD's */
 	unsigned n_feeds;           /* messages with a vault that nobody has dealt with */
 	struct webhook *webhook;    /* NULL: none */
 	struct health health;

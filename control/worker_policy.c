@@ -300,15 +300,29 @@ void worker_policy_vault(struct worker *w)
 
 /* --- SIGHUP: the files anew. A bad one changes nothing --- */
 
+/* The policy file was written after the supervisor read it for this reload: what is in force is
+ * what it has in it now. */
+static void worker_keep_committed(const struct worker *w, struct settings *now)
+{
+	policy_unref(now->user_policy);
+	policy_unref(now->policy);
+	now->user_policy = policy_ref(w->settings->user_policy);
+	now->policy = policy_merge_always(now->user_policy, &now->deny_always, &now->allow_always);
+}
+
 static int on_reload_prepare(struct policy_request *r, struct errmsg *msg)
 {
 	struct worker_request *q = request_of(r);
-	int ret = settings_load(&q->w->start.source, &q->now, msg);
+	struct worker *w = q->w;
+	int ret = settings_load(&w->start.source, &q->now, msg);
 
-	q->vault_revision = vault_revision(q->w->vault.vault);
-	if (ret == 0)
-		r->policy = policy_ref(q->now->policy);
-	return ret;
+	q->vault_revision = vault_revision(w->vault.vault);
+	if (ret < 0)
+		return ret;
+	if (w->committed)
+		worker_keep_committed(w, q->now);
+	r->policy = policy_ref(q->now->policy);
+	return 0;
 }
 
 /* Policy into its area and the vault against it, or a new vault: each whole or not at all. */
@@ -371,6 +385,7 @@ void worker_policy_reload(struct worker *w)
 		.publish = on_reload_publish,
 		.done = on_reload_done};
 
+	w->committed = false;
 	worker_submit(w, &ops);
 }
 
@@ -398,14 +413,12 @@ static size_t worker_read_rules(struct worker *w, enum role role, enum policy_fi
 	return n_bad;
 }
 
-static void worker_add_rules(struct rule_list *to, const struct rule_list *from)
+/* True if the area has this document: nothing has changed but, perhaps, what is logged. */
+static bool worker_rules_same(const struct worker *w, const char *doc)
 {
-	struct rule r;
+	struct slice kept;
 
-	for (size_t i = 0; i < from->n; i++) {
-		rule_copy(&from->v[i], &r);
-		rule_list_add(to, &r);
-	}
+	return worker_kept(w, &kept) && slice_eq(kept, slice_str(doc));
 }
 
 static int on_rules_prepare(struct policy_request *r, struct errmsg *msg)
@@ -422,7 +435,7 @@ static int on_rules_prepare(struct policy_request *r, struct errmsg *msg)
 	n_bad_deny = worker_read_rules(w, ROLE_DENY_ALWAYS, POLICY_FILE_DENY, &q->deny, &why);
 	if (n_bad_deny > 0) {
 		/* What the bad line meant to deny is denied still, if it was before. */
-		worker_add_rules(&q->deny, &w->deny_good);
+		rule_list_add_missing(&q->deny, &w->deny_good);
 	} else {
 		rule_list_fini(&w->deny_good);
 		rule_list_copy(&q->deny, &w->deny_good);
@@ -434,7 +447,13 @@ static int on_rules_prepare(struct policy_request *r, struct errmsg *msg)
 	else
 		health_ok(&w->health, HEALTH_RULE_FILES);
 	q->doc = worker_policy_doc(w->settings->user_policy, &q->deny, &q->allow);
-	r->policy = policy_merge_always(w->settings->user_policy, &q->deny, &q->allow);
+	if (worker_rules_same(w, q->doc)) {
+		policy_unref(w->settings->log_skip);
+		w->settings->log_skip = q->log_skip;
+		q->log_skip = NULL;
+	} else {
+		r->policy = policy_merge_always(w->settings->user_policy, &q->deny, &q->allow);
+	}
 	return 0;
 }
 
@@ -547,6 +566,8 @@ static struct policy *on_change_in_force(void *arg)
 
 bool worker_policy_saved(struct worker *w, enum control_type type, int code)
 {
+	if (type == CONTROL_COMMIT && code == 0)
+		w->committed = true;
 	return policy_change_answer(
 		w->changes, type == CONTROL_SAVE ? POLICY_STEP_SAVE : POLICY_STEP_COMMIT, code);
 }

@@ -70,6 +70,25 @@ static bool merge_note(struct map *seen, struct slice key)
 	return true;
 }
 
+void rule_list_add_missing(struct rule_list *to, const struct rule_list *from)
+{
+	struct map *seen = map_new(0, NULL);
+	struct strbuf key;
+	struct rule r;
+
+	strbuf_init(&key, MERGE_KEY_MAX);
+	for (size_t i = 0; i < to->n; i++)
+		(void)merge_note(seen, merge_key(&to->v[i], true, &key));
+	for (size_t i = 0; i < from->n; i++) {
+		if (!merge_note(seen, merge_key(&from->v[i], true, &key)))
+			continue;
+		rule_copy(&from->v[i], &r);
+		rule_list_add(to, &r);
+	}
+	strbuf_fini(&key);
+	map_free(seen);
+}
+
 struct policy *policy_merge_patch(const struct policy *base, struct rule_list *patch)
 {
 	struct map *seen = map_new(0, NULL);

@@ -12,6 +12,8 @@ struct rule_list {
 
 void rule_list_fini(struct rule_list *l);
 void rule_list_copy(const struct rule_list *from, struct rule_list *to);
+/* Copies of those whose key (see policy_merge_patch) is not in the list. */
+void rule_list_add_missing(struct rule_list *to, const struct rule_list *from);
 /* r moves into the list. */
 void rule_list_add(struct rule_list *l, struct rule *r);
 
