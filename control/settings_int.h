@@ -16,118 +16,119 @@ enum setting_kind {
 };
 
 /* id, kind, YAML key, environment name, default (as documentation says it), meaning */
-#define SETTINGS_TABLE(X)                                                                         \
-	X(MODE, KIND_TEXT, "mode", "OPENSANDBOX_EGRESS_MODE", "dns",                              \
-		"`proxy`: explicit proxy without privileges. `dns` and `dns+nft` are known but "  \
-		"not "                                                                            \
-		"in this version: starting in them is an error")                                  \
-	X(POLICY, KIND_DOCUMENT, "policy", "OPENSANDBOX_EGRESS_RULES", "deny all",                \
-		"OpenSandbox policy document: where the sandbox may connect. JSON in the "        \
-		"environment, inline in YAML")                                                    \
-	X(POLICY_FILE, KIND_TEXT, NULL, "OPENSANDBOX_EGRESS_POLICY_FILE", "none",                 \
-		"file with a policy document that wins over `policy`. Missing: `policy` counts; " \
-		"empty or invalid: a warning, and `policy` counts")                               \
-	X(MAX_RULES, KIND_TEXT, "max_rules", "OPENSANDBOX_EGRESS_MAX_RULES", "4096",              \
-		"rules at most after a change by API; 0: no limit. The policy of the start is "   \
-		"not counted")                                                                    \
-	X(RULES_DIR, KIND_TEXT, NULL, "EGRESS_RULES_DIR", "/var/egress/rules",                    \
-		"directory of the operator's rule files `deny.always`, `allow.always` and "       \
-		"`log_skip.always`, one target a line. They are read again when they change")     \
-	X(API_ADDR, KIND_TEXT, "api_addr", "OPENSANDBOX_EGRESS_HTTP_ADDR",                        \
-		":18080; in mode `proxy` none",                                                   \
-		"where the API listens: `:port` (every address), `ip:port`, `[v6]:port`, "        \
-		"`localhost:port`")                                                               \
-	X(TOKEN, KIND_TEXT, NULL, "OPENSANDBOX_EGRESS_TOKEN", "none",                             \
-		"what a caller of the API must send in the field OPENSANDBOX-EGRESS-AUTH. "       \
-		"Without it everybody may")                                                       \
-	X(DENY_WEBHOOK, KIND_TEXT, "deny_webhook", "OPENSANDBOX_EGRESS_DENY_WEBHOOK", "none",     \
-		"URL that gets a POST for each name that was refused, one a second for a name")   \
-	X(READ_ONLY, KIND_TEXT, "read_only", "EGRESS_READ_ONLY",                                  \
-		"on if `write_hosts` is set (even empty), else off",                              \
-		"the read-only rule: only GET, HEAD and OPTIONS without content, except to "      \
-		"write hosts")                                                                    \
-	X(WRITE_HOSTS, KIND_LIST, "write_hosts", "AGENTIC_WRITE_HOSTS", "none",                   \
-		"hosts that may be written to: `name`, `*.name` (subdomains), `.name` (both); "   \
-		"separated by commas and/or white space")                                         \
-	X(READ_ONLY_GIT_FETCH, KIND_TEXT, "read_only_git_fetch", "EGRESS_READ_ONLY_GIT_FETCH",    \
-		"off", "POST to `.../git-upload-pack` with its media type counts as a read")      \
-	X(INTERCEPT, KIND_TEXT, "intercept", "EGRESS_INTERCEPT", "all",                           \
-		"TLS that is decrypted: `all`, `bound` (hosts with a binding only), `off`")       \
-	X(PASS_THROUGH, KIND_LIST, "pass_through", "EGRESS_PASS_THROUGH", "none",                 \
-		"hosts never decrypted (pinned clients), written as `write_hosts`; under the "    \
-		"read-only rule only write hosts may be listed")                                  \
-	X(PRIVATE_NAMES, KIND_LIST, "private_names", "EGRESS_PRIVATE_NAMES",                      \
-		"cluster.local internal home.arpa",                                               \
-		"names, with all below them, whose private addresses are ordinary; single "       \
-		"labels always are")                                                              \
-	X(PROXY_ADDR, KIND_TEXT, "proxy_addr", "EGRESS_PROXY_ADDR", "127.0.0.1:18081",            \
-		"where the proxy listens; with 127.0.0.1 also on [::1]")                          \
-	X(PROXY_PORT, KIND_TEXT, NULL, "OPENSANDBOX_EGRESS_MITMPROXY_PORT", "18081",              \
-		"moves the port of `proxy_addr`, unless `EGRESS_PROXY_ADDR` is set")              \
-	X(EXTRA_PORTS, KIND_LIST, "extra_ports", "OPENSANDBOX_EGRESS_MITMPROXY_EXTRA_PORTS",      \
-		"none", "ports that are inspected beside 80 and 443, 13 at most")                 \
-	X(CA_CERT_OUT, KIND_TEXT, "ca_cert_out", "EGRESS_CA_CERT_OUT",                            \
-		"$XDG_STATE_HOME/egress/ca-cert.pem, else ~/.local/state/egress/ca-cert.pem",     \
-		"file that the CA certificate is written to, for clients to trust")               \
-	X(CA_KEY, KIND_TEXT, "ca_key", "EGRESS_CA_KEY", "none",                                   \
-		"PEM file, mode 0600, that keeps the CA from start to start; made if it is not "  \
-		"there")                                                                          \
-	X(UPSTREAM_TRUST, KIND_TEXT, "upstream_trust",                                            \
-		"OPENSANDBOX_EGRESS_MITMPROXY_UPSTREAM_TRUST_DIR", "/etc/ssl/certs",              \
-		"roots for origins: a PEM file, or a directory of them; read at start")           \
-	X(UPSTREAM_INSECURE, KIND_TEXT, "upstream_insecure",                                      \
-		"OPENSANDBOX_EGRESS_MITMPROXY_SSL_INSECURE", "off",                               \
-		"origins are not verified; for tests only")                                       \
-	X(DNS_UPSTREAM, KIND_LIST, "dns_upstream", "OPENSANDBOX_EGRESS_DNS_UPSTREAM",             \
-		"/etc/resolv.conf, read once",                                                    \
-		"resolvers, in order: `ip`, `ip:port`, `[v6]:port`")                              \
-	X(DNS_TIMEOUT, KIND_TEXT, "dns_timeout", "OPENSANDBOX_EGRESS_DNS_UPSTREAM_TIMEOUT", "2s", \
-		"time for each resolver, 120s at most; a bare number is seconds")                 \
-	X(AUDIT, KIND_LIST, "audit", "EGRESS_AUDIT", "stdout",                                    \
-		"where the audit trail goes: `stdout`, a file (its path has a `/`), or both")     \
-	X(AUDIT_MAX_BYTES, KIND_TEXT, "audit_max_bytes", "EGRESS_AUDIT_MAX_BYTES", "64MiB",       \
-		"size at which the audit file is rotated (`FILE.1` to `FILE.5` are kept)")        \
-	X(SANDBOX_ID, KIND_TEXT, "sandbox_id", "OPENSANDBOX_EGRESS_SANDBOX_ID", "empty",          \
-		"`sandbox` in each audit line")                                                   \
-	X(VAULT, KIND_TEXT, "vault", "EGRESS_VAULT_FILE", "none",                                 \
-		"YAML or JSON file with credentials and bindings, in the shape of `POST "         \
-		"/credential-vault`; only its owner may read it. Read at start, on SIGHUP and "   \
-		"when it changes")                                                                \
-	X(UNBOUND_WRITES, KIND_TEXT, "unbound_writes", "EGRESS_UNBOUND_WRITES", "deny",           \
-		"writes to a write host that has bindings, where none matches, under the "        \
-		"read-only rule: `deny` or `allow`")                                              \
-	X(PLACEHOLDERS, KIND_TEXT, "placeholders", "EGRESS_PLACEHOLDERS", "deny",                 \
-		"a placeholder in target or fields towards a host where nothing binds it: "       \
-		"`deny` (403), `strip` (it is taken out) or `pass`")                              \
-	X(HTTP_BINDINGS, KIND_TEXT, "http_bindings", "EGRESS_HTTP_BINDINGS", "off",               \
-		"bindings may have scheme `http`: their keys can be read on the way")             \
-	X(BODY_SURFACE, KIND_TEXT, "body_surface", "EGRESS_BODY_SURFACE", "off",                  \
-		"under the read-only rule, bindings of write hosts may substitute anywhere in "   \
-		"a body, not only in a named slot")                                               \
-	X(REQUIRE_SCOPED_MATCH, KIND_TEXT, "require_scoped_match",                                \
-		"OPENSANDBOX_EGRESS_CREDENTIAL_VAULT_REQUIRE_SCOPED_MATCH", "off",                \
-		"bindings must name methods and paths, and no path may be `/*`")                  \
-	X(REQUIRE_LOCKED_MEMORY, KIND_TEXT, "require_locked_memory",                              \
-		"EGRESS_REQUIRE_LOCKED_MEMORY", "off",                                            \
-		"a vault is refused where its memory cannot be locked (RLIMIT_MEMLOCK of 8 MiB "  \
-		"is enough)")                                                                     \
-	X(LOG_LEVEL, KIND_TEXT, "log_level", "OPENSANDBOX_EGRESS_LOG_LEVEL", "info",              \
-		"`debug`, `info`, `warn`, `error`")                                               \
-	X(HEAD_TIMEOUT, KIND_TEXT, "head_timeout", "EGRESS_HEAD_TIMEOUT", "30s",                  \
-		"a whole request head; then 408")                                                 \
-	X(HANDSHAKE_TIMEOUT, KIND_TEXT, "handshake_timeout", "EGRESS_HANDSHAKE_TIMEOUT", "15s",   \
-		"a TLS handshake, with clients and with origins")                                 \
-	X(CLIENT_IDLE, KIND_TEXT, "client_idle", "EGRESS_CLIENT_IDLE", "5m",                      \
-		"between the requests of a client's connection")                                  \
-	X(CONNECT_TIMEOUT, KIND_TEXT, "connect_timeout", "EGRESS_CONNECT_TIMEOUT", "10s",         \
-		"a TCP connection to an origin")                                                  \
-	X(FIRST_BYTE, KIND_TEXT, "first_byte", "EGRESS_FIRST_BYTE", "15m",                        \
-		"from a sent request to the first byte of its answer; then 504")                  \
-	X(STREAM_IDLE, KIND_TEXT, "stream_idle", "EGRESS_STREAM_IDLE", "15m",                     \
-		"silence inside a body or a tunnel")                                              \
-	X(UPSTREAM_IDLE, KIND_TEXT, "upstream_idle", "EGRESS_UPSTREAM_IDLE", "30s",               \
-		"how long an unused connection to an origin is kept")                             \
-	X(MAX_CONNECTIONS, KIND_TEXT, "max_connections", "EGRESS_MAX_CONNECTIONS", "0",           \
+#define SETTINGS_TABLE(X)                                                                          \
+	X(MODE, KIND_TEXT, "mode", "OPENSANDBOX_EGRESS_MODE", "dns",                               \
+		"`proxy`: explicit proxy without privileges. `dns` and `dns+nft` are known but "   \
+		"not "                                                                             \
+		"in this version: starting in them is an error")                                   \
+	X(POLICY, KIND_DOCUMENT, "policy", "OPENSANDBOX_EGRESS_RULES", "deny all",                 \
+		"OpenSandbox policy document: where the sandbox may connect. JSON in the "         \
+		"environment, inline in YAML")                                                     \
+	X(POLICY_FILE, KIND_TEXT, NULL, "OPENSANDBOX_EGRESS_POLICY_FILE", "none",                  \
+		"file with a policy document that wins over `policy`. Missing: `policy` counts; "  \
+		"empty or invalid: a warning, and `policy` counts")                                \
+	X(MAX_RULES, KIND_TEXT, "max_rules", "OPENSANDBOX_EGRESS_MAX_RULES", "4096",               \
+		"rules at most after a change by API; 0: no limit. The policy of the start is "    \
+		"not counted")                                                                     \
+	X(RULES_DIR, KIND_TEXT, NULL, "EGRESS_RULES_DIR", "/var/egress/rules",                     \
+		"directory of the operator's rule files `deny.always`, `allow.always` and "        \
+		"`log_skip.always`, one target a line. They are read again when they change")      \
+	X(API_ADDR, KIND_TEXT, "api_addr", "OPENSANDBOX_EGRESS_HTTP_ADDR",                         \
+		":18080; in mode `proxy` none",                                                    \
+		"where the API listens: `:port` (every address), `ip:port`, `[v6]:port`, "         \
+		"`localhost:port`")                                                                \
+	X(TOKEN, KIND_TEXT, NULL, "OPENSANDBOX_EGRESS_TOKEN", "none",                              \
+		"what a caller of the API must send in the field OPENSANDBOX-EGRESS-AUTH. "        \
+		"Without it everybody may")                                                        \
+	X(DENY_WEBHOOK, KIND_TEXT, "deny_webhook", "OPENSANDBOX_EGRESS_DENY_WEBHOOK", "none",      \
+		"URL that gets a POST for each name that was refused, one a second for a name")    \
+	X(READ_ONLY, KIND_TEXT, "read_only", "EGRESS_READ_ONLY",                                   \
+		"on if `write_hosts` is set (even empty), else off",                               \
+		"the read-only rule: only GET, HEAD and OPTIONS without content, except to "       \
+		"write hosts")                                                                     \
+	X(WRITE_HOSTS, KIND_LIST, "write_hosts", "AGENTIC_WRITE_HOSTS", "none",                    \
+		"hosts that may be written to: `name`, `*.name` (subdomains), `.name` (both); "    \
+		"separated by commas and/or white space")                                          \
+	X(READ_ONLY_GIT_FETCH, KIND_TEXT, "read_only_git_fetch", "EGRESS_READ_ONLY_GIT_FETCH",     \
+		"off", "POST to `.../git-upload-pack` with its media type counts as a read")       \
+	X(INTERCEPT, KIND_TEXT, "intercept", "EGRESS_INTERCEPT", "all",                            \
+		"TLS that is decrypted: `all`, `bound` (hosts with a binding only), `off`")        \
+	X(PASS_THROUGH, KIND_LIST, "pass_through", "EGRESS_PASS_THROUGH", "none",                  \
+		"hosts never decrypted (pinned clients), written as `write_hosts`; under the "     \
+		"read-only rule only write hosts may be listed")                                   \
+	X(PRIVATE_NAMES, KIND_LIST, "private_names", "EGRESS_PRIVATE_NAMES",                       \
+		"cluster.local internal home.arpa",                                                \
+		"names, with all below them, whose private addresses are ordinary; single "        \
+		"labels always are")                                                               \
+	X(PROXY_ADDR, KIND_TEXT, "proxy_addr", "EGRESS_PROXY_ADDR", "127.0.0.1:18081",             \
+		"where the proxy listens; with 127.0.0.1 also on [::1]")                           \
+	X(PROXY_PORT, KIND_TEXT, NULL, "OPENSANDBOX_EGRESS_MITMPROXY_PORT", "18081",               \
+		"moves the port of `proxy_addr`, unless `EGRESS_PROXY_ADDR` is set")               \
+	X(EXTRA_PORTS, KIND_LIST, "extra_ports", "OPENSANDBOX_EGRESS_MITMPROXY_EXTRA_PORTS",       \
+		"none", "ports that are inspected beside 80 and 443, 13 at most")                  \
+	X(CA_CERT_OUT, KIND_TEXT, "ca_cert_out", "EGRESS_CA_CERT_OUT",                             \
+		"$XDG_STATE_HOME/egress/ca-cert.pem, else ~/.local/state/egress/ca-cert.pem",      \
+		"file that the CA certificate is written to, for clients to trust")                \
+	X(CA_KEY, KIND_TEXT, "ca_key", "EGRESS_CA_KEY", "none",                                    \
+		"PEM file, mode 0600, that keeps the CA from start to start; made if it is not "   \
+		"there")                                                                           \
+	X(UPSTREAM_TRUST, KIND_TEXT, "upstream_trust",                                             \
+		"OPENSANDBOX_EGRESS_MITMPROXY_UPSTREAM_TRUST_DIR", "/etc/ssl/certs",               \
+		"roots for origins: a PEM file, or a directory of them; read at start")            \
+	X(UPSTREAM_INSECURE, KIND_TEXT, "upstream_insecure",                                       \
+		"OPENSANDBOX_EGRESS_MITMPROXY_SSL_INSECURE", "off",                                \
+		"origins are not verified; for tests only")                                        \
+	X(DNS_UPSTREAM, KIND_LIST, "dns_upstream", "OPENSANDBOX_EGRESS_DNS_UPSTREAM",              \
+		"/etc/resolv.conf, read once",                                                     \
+		"resolvers, in order: `ip`, `ip:port`, `[v6]:port`")                               \
+	X(DNS_TIMEOUT, KIND_TEXT, "dns_timeout", "OPENSANDBOX_EGRESS_DNS_UPSTREAM_TIMEOUT", "2s",  \
+		"time for each resolver, 120s at most; a bare number is seconds")                  \
+	X(AUDIT, KIND_LIST, "audit", "EGRESS_AUDIT", "stdout",                                     \
+		"where the audit trail goes: `stdout`, a file (its path has a `/`), or both")      \
+	X(AUDIT_MAX_BYTES, KIND_TEXT, "audit_max_bytes", "EGRESS_AUDIT_MAX_BYTES", "64MiB",        \
+		"size at which the audit file is rotated (`FILE.1` to `FILE.5` are kept)")         \
+	X(SANDBOX_ID, KIND_TEXT, "sandbox_id", "OPENSANDBOX_EGRESS_SANDBOX_ID", "empty",           \
+		"`sandbox` in each audit line")                                                    \
+	X(VAULT, KIND_TEXT, "vault", "EGRESS_VAULT_FILE", "none",                                  \
+		"YAML or JSON file with credentials and bindings, in the shape of `POST "          \
+		"/credential-vault`; only its owner may read it. Read at start, on SIGHUP and "    \
+		"when it changes")                                                                 \
+	X(UNBOUND_WRITES, KIND_TEXT, "unbound_writes", "EGRESS_UNBOUND_WRITES", "deny",            \
+		"writes to a write host that has bindings, where none matches, under the "         \
+		"read-only rule: `deny` or `allow`")                                               \
+	X(PLACEHOLDERS, KIND_TEXT, "placeholders", "EGRESS_PLACEHOLDERS", "deny",                  \
+		"a placeholder in target or fields that the request's binding does not have, or "  \
+		"where none matches: `deny` (403), `strip` (the field is taken out; in a target: " \
+		"403) or `pass`")                                                                  \
+	X(HTTP_BINDINGS, KIND_TEXT, "http_bindings", "EGRESS_HTTP_BINDINGS", "off",                \
+		"bindings may have scheme `http`: their keys can be read on the way")              \
+	X(BODY_SURFACE, KIND_TEXT, "body_surface", "EGRESS_BODY_SURFACE", "off",                   \
+		"under the read-only rule, bindings of write hosts may substitute anywhere in "    \
+		"a body, not only in a named slot")                                                \
+	X(REQUIRE_SCOPED_MATCH, KIND_TEXT, "require_scoped_match",                                 \
+		"OPENSANDBOX_EGRESS_CREDENTIAL_VAULT_REQUIRE_SCOPED_MATCH", "off",                 \
+		"bindings must name methods and paths, and no path may be `/*`")                   \
+	X(REQUIRE_LOCKED_MEMORY, KIND_TEXT, "require_locked_memory",                               \
+		"EGRESS_REQUIRE_LOCKED_MEMORY", "off",                                             \
+		"a vault is refused where its memory cannot be locked (RLIMIT_MEMLOCK of 8 MiB "   \
+		"is enough)")                                                                      \
+	X(LOG_LEVEL, KIND_TEXT, "log_level", "OPENSANDBOX_EGRESS_LOG_LEVEL", "info",               \
+		"`debug`, `info`, `warn`, `error`")                                                \
+	X(HEAD_TIMEOUT, KIND_TEXT, "head_timeout", "EGRESS_HEAD_TIMEOUT", "30s",                   \
+		"a whole request head; then 408")                                                  \
+	X(HANDSHAKE_TIMEOUT, KIND_TEXT, "handshake_timeout", "EGRESS_HANDSHAKE_TIMEOUT", "15s",    \
+		"a TLS handshake, with clients and with origins")                                  \
+	X(CLIENT_IDLE, KIND_TEXT, "client_idle", "EGRESS_CLIENT_IDLE", "5m",                       \
+		"between the requests of a client's connection")                                   \
+	X(CONNECT_TIMEOUT, KIND_TEXT, "connect_timeout", "EGRESS_CONNECT_TIMEOUT", "10s",          \
+		"a TCP connection to an origin")                                                   \
+	X(FIRST_BYTE, KIND_TEXT, "first_byte", "EGRESS_FIRST_BYTE", "15m",                         \
+		"from a sent request to the first byte of its answer; then 504")                   \
+	X(STREAM_IDLE, KIND_TEXT, "stream_idle", "EGRESS_STREAM_IDLE", "15m",                      \
+		"silence inside a body or a tunnel")                                               \
+	X(UPSTREAM_IDLE, KIND_TEXT, "upstream_idle", "EGRESS_UPSTREAM_IDLE", "30s",                \
+		"how long an unused connection to an origin is kept")                              \
+	X(MAX_CONNECTIONS, KIND_TEXT, "max_connections", "EGRESS_MAX_CONNECTIONS", "0",            \
 		"clients at a time; 0: as many as the descriptor limit allows")
 
 enum setting_id {
