@@ -326,9 +326,76 @@ static void test_hundred_thousand_rules_load_fast_and_decide_as_one(void **state
 	strbuf_fini(&text);
 }
 
+static void test_bodies_of_patch_and_delete(void **state)
+{
+	static const struct {
+		const char *text;
+		size_t rules, targets; /* 0: refused */
+		const char *why_rules, *why_targets;
+	} rows[] = {
+		{"[]", 0, 0, "empty array", "empty array"},
+		{"null", 0, 0, "empty array", "empty array"},
+		{"{}", 0, 0, "a list was expected", "a list was expected"},
+		{"\"a\"", 0, 0, "a list was expected", "a list was expected"},
+		{"[", 0, 0, "line 1", "line 1"},
+		{"[] x", 0, 0, "line 1", "line 1"},
+		{"[\"a.test\",null,\"\"]", 0, 3, "rule[0]: an object", NULL},
+		{"[null]", 0, 1, "rule[0]: target cannot be empty", NULL},
+		{"[7]", 0, 0, "rule[0]", "target[0]: "},
+		{"[{\"TARGET\":\"a.test\",\"Action\":\"ALLOW\"},{\"target\":\"b.test\"}]", 2, 0,
+			NULL, "target[0]: "},
+		{"[{\"target\":\"a.test\"},{\"target\":\"*\"}]", 0, 0, "rule[1]: target \"*\"",
+			"target[0]: "},
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct slice text = slice_str(rows[i].text);
+		struct errmsg msg = {""};
+		struct policy_targets t;
+		struct rule_list l;
+
+		assert_int_equal(policy_json_decode_patch(text, &l, &msg) == 0, rows[i].rules > 0);
+		assert_int_equal(l.n, rows[i].rules);
+		if (rows[i].why_rules && !strstr(msg.text, rows[i].why_rules))
+			fail_msg("%s: %s", rows[i].text, msg.text);
+		rule_list_fini(&l);
+		msg.text[0] = '\0';
+		assert_int_equal(
+			policy_json_decode_targets(text, &t, &msg) == 0, rows[i].targets > 0);
+		assert_int_equal(t.n, rows[i].targets);
+		if (rows[i].why_targets && !strstr(msg.text, rows[i].why_targets))
+			fail_msg("%s: %s", rows[i].text, msg.text);
+		policy_targets_fini(&t);
+	}
+}
+
+/* 64 and one for each 8 bytes: more are refused before anything is made of them. */
+static void test_objects_and_lists_of_a_document(void **state)
+{
+	struct errmsg msg = {""};
+	struct policy *p = NULL;
+	struct strbuf b;
+
+	for (int many = 0; many <= 1; many++) {
+		strbuf_init(&b, 65536);
+		strbuf_str(&b, "{\"x\":[{}");
+		/* 3 + k of them in 10 + 3k bytes: 102 are the most for 307, and for 310 */
+		for (int i = 0; i < (many ? 100 : 99); i++)
+			strbuf_str(&b, ",{}");
+		strbuf_str(&b, "]}");
+		assert_int_equal(
+			policy_json_decode(strbuf_slice(&b), 0, &p, &msg), many ? E_LIMIT : 0);
+		policy_unref(p);
+		strbuf_fini(&b);
+	}
+	assert_non_null(strstr(msg.text, "more objects and lists"));
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_bodies_of_patch_and_delete),
+		cmocka_unit_test(test_objects_and_lists_of_a_document),
 		cmocka_unit_test(test_empty_documents_are_deny_all),
 		cmocka_unit_test(test_documents_are_read_leniently),
 		cmocka_unit_test(test_last_of_duplicate_fields_wins_in_any_case),

@@ -212,6 +212,19 @@ static void test_operators_rules_count_before_the_others(void **state)
 	policy_unref(user);
 }
 
+static void test_only_missing_rules_are_added(void **state)
+{
+	struct rule_list to = list_of("deny", "a.test 10.0.0.0/8");
+	struct rule_list from = list_of("deny", "A.test. b.test 10.1.1.1/8 b.test");
+
+	rule_list_add_missing(&to, &from);
+	assert_int_equal(to.n, 3);
+	assert_string_equal(to.v[2].target, "b.test");
+	assert_int_equal(from.n, 4);
+	rule_list_fini(&to);
+	rule_list_fini(&from);
+}
+
 static void test_without_operators_rules_the_policy_is_the_same_one(void **state)
 {
 	struct policy *user = fixture_policy(false, "allow a.test");
@@ -231,6 +244,7 @@ int main(void)
 		cmocka_unit_test(test_delete_takes_targets_out_in_any_spelling),
 		cmocka_unit_test(test_rule_without_target_cannot_be_deleted),
 		cmocka_unit_test(test_operators_rules_count_before_the_others),
+		cmocka_unit_test(test_only_missing_rules_are_added),
 		cmocka_unit_test(test_without_operators_rules_the_policy_is_the_same_one),
 	};
 
