@@ -665,6 +665,16 @@ static void chains_nato(struct chains *c)
 		chains_nat_web(c);
 }
 
+void chains_add(const struct tables *t)
+{
+	for (size_t i = 0; t->ruleset->options.enforce && i < ARRAY_LEN(chains_all); i++)
+		tables_add_chain(
+			t->batch, NFPROTO_INET, TABLES_NAME, &chains_all[i], GUARD_PART_TABLE);
+	if (tables_has(t, GUARD_PART_REDIRECT))
+		tables_add_chain(
+			t->batch, NFPROTO_INET, TABLES_NAME, &chains_nat, GUARD_PART_REDIRECT);
+}
+
 void chains_build(const struct tables *t)
 {
 	struct chains c = {.t = t,

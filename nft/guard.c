@@ -90,15 +90,22 @@ static int guard_commit(struct guard *g, const struct ruleset *r)
 	g->tables.marks.revision = guard_random();
 	do {
 		batch_clear(&g->batch);
-		tables_build(&g->tables);
+		tables_build(&g->tables, &g->shape);
 		ret = batch_commit(&g->batch, &g->nft, &part);
-		if (ret == 0 || !guard_is_missing(ret) || !guard_is_optional(part))
+		if (ret == 0) {
+			g->shape = tables_shape_of(&g->tables);
+		} else if (ret == -ENOENT && g->shape.made) {
+			/* Somebody took it away since the last look: make it anew. */
+			g->shape.made = false;
+		} else if (guard_is_missing(ret) && guard_is_optional(part)) {
+			g->tables.without[part] = true;
+			guard_set(g, part, GUARD_REFUSED, ret);
+			log_warn("guard", "the kernel refuses a part: %s: %s",
+				guard_part_text(part), err_text(ret));
+		} else {
 			break;
-		g->tables.without[part] = true;
-		guard_set(g, part, GUARD_REFUSED, ret);
-		log_warn("guard", "the kernel refuses a part: %s: %s", guard_part_text(part),
-			err_text(ret));
-	} while (true);
+		}
+	} while (ret < 0);
 	batch_clear(&g->batch);
 	return ret;
 }
@@ -204,15 +211,57 @@ static int guard_marks(struct guard *g)
 	return 0;
 }
 
+static bool guard_compare(struct guard *g, enum guard_part p, uint64_t was, uint64_t is)
+{
+	const enum guard_status status = is == was ? GUARD_IN_PLACE : GUARD_LOST;
+
+	if (was == 0 || g->state.part[p].status == GUARD_UNUSED ||
+		g->state.part[p].status == GUARD_REFUSED || g->state.part[p].status == status)
+		return false;
+	guard_set(g, p, status, 0);
+	return true;
+}
+
+/* Are the tables still ours? */
+static int guard_watch(struct guard *g)
+{
+	struct watch_print now;
+	uint32_t generation = 0;
+	bool changed = false;
+	int ret;
+
+	ret = netlink_generation(&g->nft, &generation);
+	if (ret < 0 || generation == g->generation)
+		return ret;
+	ret = watch_read(&g->nft, &now);
+	if (ret < 0)
+		return ret == -EINTR ? 0 : ret;
+	g->generation = generation;
+	changed |= guard_compare(g, GUARD_PART_TABLE, g->print.table, now.table);
+	changed |= guard_compare(g, GUARD_PART_REDIRECT, g->print.redirect, now.redirect);
+	changed |= guard_compare(g, GUARD_PART_RAW_GUARD, g->print.raw, now.raw);
+	return changed ? guard_report(g) : 0;
+}
+
+static bool guard_in_place(const struct guard *g, enum guard_part p)
+{
+	return g->state.part[p].status == GUARD_IN_PLACE;
+}
+
 /* First the hook and the queues, then the rules: a ruleset that lets something out is never alone.
- */
+ * What is in place stays; made anew it would drop what is under way. */
 static int guard_apply(struct guard *g, const struct ruleset *r)
 {
 	int ret;
 
 	ret = guard_marks(g);
+	if (ret == 0 && g->applied)
+		ret = guard_watch(g);
 	if (ret == 0 && r->options.enforce)
-		ret = guard_devices(g, true);
+		ret = guard_devices(g, !guard_in_place(g, GUARD_PART_RAW_GUARD));
+	if (g->state.part[GUARD_PART_TABLE].status == GUARD_LOST ||
+		g->state.part[GUARD_PART_REDIRECT].status == GUARD_LOST)
+		g->shape.made = false;
 	if (ret == 0)
 		ret = guard_commit(g, r);
 	if (ret < 0)
@@ -344,38 +393,6 @@ static int guard_on_links(struct guard *g)
 		(g->xsk && xsk_held(g->xsk) != held))
 		return guard_report(g);
 	return 0;
-}
-
-static bool guard_compare(struct guard *g, enum guard_part p, uint64_t was, uint64_t is)
-{
-	const enum guard_status status = is == was ? GUARD_IN_PLACE : GUARD_LOST;
-
-	if (was == 0 || g->state.part[p].status == GUARD_UNUSED ||
-		g->state.part[p].status == GUARD_REFUSED || g->state.part[p].status == status)
-		return false;
-	guard_set(g, p, status, 0);
-	return true;
-}
-
-/* Are the tables still ours? */
-static int guard_watch(struct guard *g)
-{
-	struct watch_print now;
-	uint32_t generation = 0;
-	bool changed = false;
-	int ret;
-
-	ret = netlink_generation(&g->nft, &generation);
-	if (ret < 0 || generation == g->generation)
-		return ret;
-	ret = watch_read(&g->nft, &now);
-	if (ret < 0)
-		return ret == -EINTR ? 0 : ret;
-	g->generation = generation;
-	changed |= guard_compare(g, GUARD_PART_TABLE, g->print.table, now.table);
-	changed |= guard_compare(g, GUARD_PART_REDIRECT, g->print.redirect, now.redirect);
-	changed |= guard_compare(g, GUARD_PART_RAW_GUARD, g->print.raw, now.raw);
-	return changed ? guard_report(g) : 0;
 }
 
 static int guard_send_flows(struct guard *g)

@@ -27,7 +27,8 @@ struct guard {
 
 	struct guard_draft draft;
 	struct batch batch;
-	struct tables tables; /* marks and what this kernel refused */
+	struct tables tables;      /* marks and what this kernel refused */
+	struct tables_shape shape; /* of the table in place; not made: none that we know */
 	bool have_marks;
 	bool enforce; /* the last ruleset that was committed */
 	bool applied;

@@ -16,6 +16,8 @@
 
 #define TABLES_USER_TYPE 0x45 /* nft(8) knows none of this number and goes on */
 
+_Static_assert(SET_MAX <= TABLES_SETS_MAX, "sets of a shape");
+
 /* The user bytes of our table: one type-length-value, as nft(8) expects them. */
 struct tables_user {
 	uint8_t type;
@@ -230,15 +232,62 @@ void tables_add_chain(struct batch *b, uint8_t family, const char *table,
 	batch_close(b, m);
 }
 
-void tables_build(const struct tables *t)
+struct tables_shape tables_shape_of(const struct tables *t)
+{
+	struct tables_shape s = {.made = true, .enforce = t->ruleset->options.enforce};
+
+	for (int p = 0; p < GUARD_PART_MAX; p++)
+		s.has[p] = tables_has(t, (enum guard_part)p);
+	for (int i = 0; i < SET_MAX; i++)
+		s.set[i] = tables_has_set(t, (enum tables_set_index)i);
+	return s;
+}
+
+/* The same chains and objects; sets may differ. */
+static bool tables_fits(const struct tables *t, const struct tables_shape *before)
+{
+	const struct tables_shape s = tables_shape_of(t);
+
+	return before->made && before->enforce == s.enforce &&
+		memcmp(before->has, s.has, sizeof(s.has)) == 0;
+}
+
+/* Takes rules and sets away; chains, and their hooks, stay. */
+static void tables_empty(const struct tables *t, const struct tables_shape *before)
+{
+	struct nlmsghdr *m =
+		batch_open(t->batch, NFT_MSG_DELRULE, 0, NFPROTO_INET, GUARD_PART_TABLE);
+
+	mnl_attr_put_strz(m, NFTA_RULE_TABLE, TABLES_NAME);
+	batch_close(t->batch, m);
+	for (int i = 0; i < SET_MAX; i++) {
+		if (!before->set[i])
+			continue;
+		m = batch_open(t->batch, NFT_MSG_DELSET, 0, NFPROTO_INET, GUARD_PART_TABLE);
+		mnl_attr_put_strz(m, NFTA_SET_TABLE, TABLES_NAME);
+		mnl_attr_put_strz(m, NFTA_SET_NAME, tables_sets[i].name);
+		batch_close(t->batch, m);
+	}
+}
+
+static void tables_make(const struct tables *t)
 {
 	struct tables_user user = {.type = TABLES_USER_TYPE, .len = sizeof(user.marks)};
 
 	memcpy(user.marks, &t->marks.service, 4);
 	memcpy(user.marks + 4, &t->marks.own, 4);
 	tables_replace(t->batch, NFPROTO_INET, TABLES_NAME, &user, sizeof(user), GUARD_PART_TABLE);
-	tables_add_sets(t);
 	tables_add_timeouts(t);
+	chains_add(t);
+}
+
+void tables_build(const struct tables *t, const struct tables_shape *before)
+{
+	if (tables_fits(t, before))
+		tables_empty(t, before);
+	else
+		tables_make(t);
+	tables_add_sets(t);
 	chains_build(t);
 }
 

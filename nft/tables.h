@@ -1,6 +1,5 @@
 /* Our tables as messages of a batch: `inet opensandbox` from a ruleset, `netdev rawguard` for the
- * devices. Each batch deletes the table and makes it anew, so what is in the kernel is either the
- * old one or the new one, whole. */
+ * devices. What is in the kernel is either the old ruleset or the new one, whole. */
 #pragma once
 
 #include "nft/batch.h"
@@ -17,6 +16,17 @@ struct tables_marks {
 	uint32_t own;      /* flows of the worker's sockets, and to the API port */
 };
 
+/* What of a table does not follow from its rules: with the same shape the next ruleset can take its
+ * place. Else the table is made anew, and for a moment of that commit the kernel asks old chains
+ * that have lost their rules: they drop what is allowed (tried; never the reverse). */
+#define TABLES_SETS_MAX 32
+struct tables_shape {
+	bool made;
+	bool enforce;
+	bool has[GUARD_PART_MAX];
+	bool set[TABLES_SETS_MAX];
+};
+
 struct tables {
 	struct batch *batch;
 	const struct ruleset *ruleset;
@@ -24,8 +34,11 @@ struct tables {
 	bool without[GUARD_PART_MAX]; /* parts that this kernel refused */
 };
 
-/* The whole of inet opensandbox, for an empty batch. */
-void tables_build(const struct tables *t);
+/* The whole of inet opensandbox, for an empty batch: in the place of a table that has the shape
+ * `before`, or anew if that is not possible or nothing is there. */
+void tables_build(const struct tables *t, const struct tables_shape *before);
+/* The shape of what tables_build makes. */
+struct tables_shape tables_shape_of(const struct tables *t);
 /* Leases for the dynamic sets of the table that is in place. */
 void tables_renew(struct batch *b, const struct ruleset_entry *e, size_t n);
 /* True if this part is in a table built like this. */

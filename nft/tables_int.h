@@ -58,5 +58,6 @@ void tables_replace(struct batch *b, uint8_t family, const char *table, const vo
 
 #define TABLES_SHORT "short" /* the object with the timeouts of the sandbox's TCP */
 
-/* Chains and rules of inet opensandbox; chains.c. */
+/* Chains of inet opensandbox, and the rules in them; chains.c. */
+void chains_add(const struct tables *t);
 void chains_build(const struct tables *t);
