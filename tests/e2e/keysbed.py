@@ -4,13 +4,17 @@ the ways of asking come from keys.py, whose one document is its own."""
 import base64
 import json
 import os
+import random
 import signal
+import string
 import subprocess
 
 import casebed
 from casebed import Failed, Talk, read_talk, until, want, want_in, want_out
-from keys import HOST, K, PH, ask, request, sent  # noqa: F401 for those who come after
+from keys import HOST, PH, ask, request, sent  # noqa: F401 for those who come after
 
+# Nothing in common with a placeholder: leakscan.py would take that for a piece of the key.
+K = b"sk-live-" + "".join(random.choices(string.ascii_uppercase, k=17)).encode()
 STARS = b"*" * len(K)
 K_NEW = b"sk-next-0002-DDDDEEEEFFFF"
 OFF = {"EGRESS_READ_ONLY": "off", "OPENSANDBOX_EGRESS_LOG_LEVEL": "debug"}
@@ -180,6 +184,10 @@ class Client:
         if len(self.talk.finals) < self.n:
             raise Failed(f"no answer {self.n}: {self.talk}")
         return self.talk.finals[self.n - 1]
+
+    def forget(self):
+        """All answers so far were looked at."""
+        self.talk, self.n = Talk(), 0
 
     def until_seen(self, text):
         """Reads until this came."""
