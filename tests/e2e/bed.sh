@@ -42,7 +42,8 @@
 #                      one if it has the same, else a new one. An empty VALUE unsets VAR
 #   egress_start ...   a new one; the former is stopped (and checked). Returns 1 if it did not
 #                      start: EG_STATUS is its exit code
-#   egress_stop        SIGTERM; fails unless it ends with 0, no sanitizer speaks, the chain is whole
+#   egress_stop        SIGTERM; fails unless it ends with 0, no sanitizer speaks, the chain is whole,
+#                      and no key of its vault file is in its memory or in what it wrote
 #   EG_DIR EG_PID EG_PORT PX EG_CA EG_AUDIT EG_LOG    of the running one; PX is 127.0.0.1:PORT
 #   EG_AS              command put before it, as (setpriv --reuid 65534 ...); an array
 #   EG_SAN             variables of the sanitizers, for env -i; an array
@@ -489,7 +490,34 @@ egress_start()
 		EG_PID=''
 		return 1
 	fi
+	leak_note
 	mark
+}
+
+# Notes the keys that its vault file has now, for leak_search.
+leak_note()
+{
+	local word paths=()
+
+	for word in "${EG_ENV[@]}" "${EG_ARGS[@]}"; do
+		case $word in
+		EGRESS_VAULT_FILE=?*) paths+=("${word#*=}") ;;
+		*.yaml) paths+=("$(sed -n 's/^vault: *//p' "$word")") ;;
+		esac
+	done
+	[ ${#paths[@]} -eq 0 ] ||
+		"$PYTHON" "$BED_SRC/tests/e2e/leakscan.py" note "$BED/keys-$BED_N" "${paths[@]}"
+}
+
+# leak_search memory PID | files FOLDER: fails where a noted key is found
+leak_search()
+{
+	local text
+
+	[ -s "$BED/keys-$BED_N" ] || return 0
+	text=$("$PYTHON" "$BED_SRC/tests/e2e/leakscan.py" "$1" "$BED/keys-$BED_N" "$2" 2>&1) ||
+		fail "keys: $text" || return
+	echo "$text"
 }
 
 egress_need()
@@ -515,6 +543,8 @@ egress_stop()
 	local status
 
 	[ -n "$EG_PID" ] || return 0
+	leak_note
+	leak_search memory "$EG_PID"
 	kill "$EG_PID"
 	if ! wait_for 15 egress_is_gone; then
 		pkill -9 -P "$EG_PID"
@@ -526,7 +556,7 @@ egress_stop()
 	wait "$EG_PID"
 	status=$?
 	EG_PID='' EG_SETTINGS=''
-	want $status 0 "exit code of egress: $(tail -3 "$EG_LOG")" || return
+	want $status 0 "exit code of egress: $(tail -3 "$EG_LOG")" && leak_search files "$EG_DIR" || return
 	if grep -qE 'Sanitizer|runtime error:' "$EG_LOG"; then
 		fail "sanitizer: $(grep -E 'Sanitizer|runtime error:' "$EG_LOG" | head -3)"
 		return

@@ -21,6 +21,8 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import leakscan
+
 SRC = os.environ.get("EGRESS_SRC") or os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
 EGRESS = os.environ.get("EGRESS_BIN") or os.path.join(SRC, "build", "gcc-asan", "control",
@@ -378,6 +380,8 @@ class Egress:
             raise Failed(f"egress did not start: {self.text()[-400:]}")
         self.context = ssl.create_default_context(cafile=self.ca)
         self.fds = self.open_files()
+        self.leak = leakscan.Watch(env.get("EGRESS_VAULT_FILE"))
+        self.leak.note()
 
     def text(self):
         with open(self.log, errors="replace") as f:
@@ -402,13 +406,18 @@ class Egress:
 
     def stop(self):
         """Everything that every case expects besides its own: no descriptor left over, no
-        sanitizer's report, an end that was asked for."""
+        sanitizer's report, an end that was asked for, and no key anywhere (leakscan.py)."""
         until(lambda: self.open_files() <= self.fds,
               f"{self.name}: open files go back to {self.fds}")
+        self.leak.memory(self.process.pid)
         self.process.terminate()
         want(self.process.wait(20), 0, f"{self.name}: exit code")
         for bad in ("Sanitizer", "runtime error:", "requirement failed", "ended by signal"):
             want_out(bad, self.text(), f"{self.name}: log")
+        self.leak.files(self.folder)
+        if self.leak.keys:
+            print(f"# leak {self.name}: {self.leak}", flush=True)
+        want(self.leak.seen.found[:4], [], f"{self.name}: keys where none may be")
 
 
 class Bed:
@@ -519,6 +528,9 @@ class Bed:
                 talk.error = str(e)
             read_talk(s, talk, n, wait)
             talk.took = time.monotonic() - start
+        for e in self.running:
+            e.leak.sent(b"".join(pieces))
+            e.leak.got(talk.raw)
         return talk
 
     def connect(self, authority, proxy=None):
@@ -647,7 +659,7 @@ def main(scope, names_like=r"C\d+_"):
         return 0
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65536), hard))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     top = tempfile.mkdtemp(prefix="cases-", dir=os.environ.get("EGRESS_TMP"))
     bed, bad = Bed(top), 1
     try:

@@ -6,6 +6,8 @@ import base64
 import gzip
 import json
 import os
+import random
+import string
 import sys
 import zlib
 
@@ -13,11 +15,13 @@ import casebed
 from casebed import Failed, ok, until, want, want_403, want_in, want_ok, want_out
 from limitbed import start
 
-K = b"sk-real-0001-AAAABBBBCCCC"
+K = b"sk-real-0001-" + "".join(random.choices(string.ascii_uppercase, k=12)).encode()
+K_KNOWN = b"sk-known-" + "".join(random.choices(string.ascii_letters, k=12)).encode()  # to the client
 PH = b"ph-model-0001"
 HOST = "api.model.test"
 VAULT = {
-    "credentials": [{"name": "k", "source": {"type": "inline", "value": K.decode()}}],
+    "credentials": [{"name": "k", "source": {"type": "inline", "value": K.decode()}},
+                    {"name": "known", "source": {"type": "inline", "value": K_KNOWN.decode()}}],
     "bindings": [
         {"name": "bearer", "match": {"hosts": [HOST], "methods": ["GET", "POST", "HEAD"],
                                      "paths": ["/v1/*"]},
@@ -220,7 +224,7 @@ def K08_what_must_not_leave(bed):
             bed.via("read.test", b"GET / HTTP/1.1\r\nHost: read.test\r\nX-Key: %s\r\n\r\n" % PH),
             "placeholder_for_other_host"),
         "key to another host": (
-            bed.via("read.test", b"GET / HTTP/1.1\r\nHost: read.test\r\nX: %s\r\n\r\n" % K),
+            bed.via("read.test", b"GET / HTTP/1.1\r\nHost: read.test\r\nX: %s\r\n\r\n" % K_KNOWN),
             "key_to_unbound_host"),
         "placeholder in clear": (
             bed.px(b"GET http://%s/s/x?k=%s HTTP/1.1\r\nHost: %s\r\n\r\n"

@@ -13,7 +13,8 @@ CASES=(what_is_refused_at_start crash_keeps_the_revision change_is_taken_and_a_b
 WORK=${EGRESS_TMP-}/vault
 [ "${1-}" = --list ] || { mkdir -p "$WORK" && chmod 755 "$WORK"; }
 VAULT=$WORK/vault.yaml
-KEY=sk-Pl4nt3d-9876543210
+# Random, so that no part of it is anywhere by chance.
+KEY=sk-Pl4nt3d-$(head -c 8 /dev/urandom | od -An -tx8 | tr -d ' \n')
 
 # vault_write NAME HOST: one credential and the binding NAME, in one step as an editor does it
 vault_write()
