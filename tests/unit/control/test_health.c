@@ -1,12 +1,12 @@
 /* Health (control/health): the worst part decides, and the first of those gives the cause. */
-#include "control/health.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "control/health.h"
 
 static void test_worst_part_gives_state_and_cause(void **state)
 {

@@ -1,7 +1,5 @@
 /* The one way of a change (control/policy_change): in which order the steps come, what a failed one
  * takes back, and that requests wait for each other. */
-#include "control/policy_change.h"
-
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +10,7 @@
 #include <event2/event.h>
 
 #include "base/arena.h"
+#include "control/policy_change.h"
 
 struct bed {
 	struct event_base *base;
@@ -201,6 +200,7 @@ static void test_answers_that_come_later(void **state)
 	bed_up(&b);
 	b.save = b.apply = b.commit = POLICY_CHANGE_LATER;
 	submit(&b, "1", true);
+	turn(&b);
 	submit(&b, "2", true);
 	turn(&b);
 	assert_string_equal(b.log, "1 save ");

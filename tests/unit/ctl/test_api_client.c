@@ -1,6 +1,4 @@
 /* Where egressctl looks for a running egress (ctl/api_client). */
-#include "ctl/api_client.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -8,6 +6,7 @@
 #include <cmocka.h>
 
 #include "base/netaddr.h"
+#include "ctl/api_client.h"
 
 static void test_addresses(void **state)
 {
