@@ -26,6 +26,7 @@ THIRD_PARTY = [
     (r"zlib\.h", "proxy/keyed_answer"),
     (r"(libnftnl|libmnl)/.*", "nft/"),
     (r"cmocka\.h", ""),
+    (r"ldns/.*", ""),
 ]
 SYSTEM = re.compile(r"((sys|linux|net|netinet|netpacket|arpa|asm|sanitizer)/[a-z0-9_/.-]+|"
                     r"(arpa|assert|ctype|dirent|elf|endian|err|errno|fcntl|ftw|getopt|glob|grp|"

@@ -1,6 +1,4 @@
 /* Names, questions and answers: what is read, what is refused, what is kept. */
-#include "dns/dns_msg.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "dns/dns_msg.h"
 #include "tests/unit/dns/wire.h"
 
 static struct wire w;

@@ -1,6 +1,4 @@
 /* What a client gets to read: compression, its own letters, sizes, OPT, refusals. */
-#include "dns/dns_reply.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "dns/dns_reply.h"
 #include "tests/unit/dns/wire.h"
 
 static struct wire w;

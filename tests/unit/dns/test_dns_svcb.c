@@ -1,6 +1,4 @@
 /* Service records: what is valid, what of it a client gets. */
-#include "dns/dns_svcb.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +7,8 @@
 #include <stdlib.h>
 
 #include <cmocka.h>
+
+#include "dns/dns_svcb.h"
 
 #define ROW(s) s, sizeof(s) - 1
 
