@@ -246,7 +246,9 @@ static const struct form_style form_styles[] = {
 	{form_base64, .chars = "", .shift = 2}, {form_base64, .chars = "", .shift = 0, .url = true},
 	{form_base64, .chars = "", .shift = 1, .url = true},
 	{form_base64, .chars = "", .shift = 2, .url = true},
-	{form_percent, .chars = "", .all = true}, {form_percent, .chars = "-_.~"},
+	{form_percent, .chars = "", .all = true},
+	{form_percent, .chars = ""}, /* [what passes letters and digits alone] */
+	{form_percent, .chars = "", .plus = true}, {form_percent, .chars = "-_.~"},
 	{form_percent, .chars = "-_.~", .plus = true},
 	{form_percent, .chars = "-_.*", .plus = true},   /* [browsers' forms, Java] */
 	{form_percent, .chars = "-_.~/"},                /* [Python's quote] */

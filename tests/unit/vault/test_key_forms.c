@@ -71,6 +71,8 @@ static const struct {
 	{"\xff\x01z!", "ff017a21"},
 	/* percent: all of it, the reserved ones, and what each program leaves alone */
 	{"sk-1", "%73%6b%2d%31"},
+	{"sk-a_b c", "sk%2da%5fb%20c"},
+	{"sk-a_b c", "sk%2da%5fb+c"},
 	{"a+/=b c~", "a%2b%2f%3db%20c~"},
 	{"a+/=b c~", "a%2b%2f%3db+c~"},
 	{"a+/=b c~*", "a%2b%2f%3db+c%7e*"},
