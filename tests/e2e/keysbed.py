@@ -111,6 +111,17 @@ def unlogged(egress, target, *texts):
             want_out(base64.b64encode(text).rstrip(b"="), written, path)
 
 
+def direct(bed, data, name="read.test"):
+    """What comes back past egress, to the end: an answer as its origin sends it."""
+    raw = b""
+    s = bed.dial(casebed.NAMES[name][0], 443, direct=True)
+    with bed.wrap(s, name, bed.direct_context) as tls:
+        tls.sendall(data)
+        while piece := tls.recv(65536):
+            raw += piece
+    return raw
+
+
 # --- requests ---
 
 def post(target, content, kind=JSON, method=b"POST", fields=b""):
