@@ -61,6 +61,24 @@ static void test_odd_names_are_denied_whatever_the_default(void **state)
 	assert_int_equal(f->first.n_questions, 0);
 }
 
+static void test_names_of_other_resolvers_are_denied_even_if_a_rule_allows_them(void **state)
+{
+	static const char *const names[] = {"use-application-dns.net", "_dns.resolver.arpa",
+		"x._dns.resolver.arpa", "USE-application-DNS.net"};
+	struct fixture *f = *state;
+	size_t i;
+
+	policy_unref(f->config.policy);
+	f->config.policy =
+		fixture_policy(true, "allow use-application-dns.net; allow *.resolver.arpa");
+	dns_gate_configure(f->gate, &f->config);
+	peer_script(&f->first, anything, 1);
+	for (i = 0; i < ARRAY_LEN(names); i++)
+		check_ask(f, names[i], DNS_A, "rcode 3");
+	assert_int_equal(f->first.n_questions, 0);
+	check_ask(f, "other.resolver.arpa", DNS_A, "1.0.0.1 1.0.0.2");
+}
+
 static void test_reply_waits_for_the_kernel(void **state)
 {
 	struct fixture *f = *state;
@@ -527,6 +545,7 @@ static void test_tcp_answers_are_whole(void **state)
 static void test_tcp_length_that_lies_ends_the_connection(void **state)
 {
 	struct fixture *f = *state;
+	uint64_t begin = real_ms();
 	int fd = tcp_client(f);
 
 	assert_int_equal(send(fd,
@@ -535,6 +554,7 @@ static void test_tcp_length_that_lies_ends_the_connection(void **state)
 				 5, 0),
 		5);
 	assert_false(tcp_reply(f, fd));
+	assert_true(real_ms() - begin < 1000); /* not by the idle limit */
 	close(fd);
 }
 
@@ -577,6 +597,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		T(test_denied_names_get_nxdomain_and_reach_no_resolver),
 		T(test_odd_names_are_denied_whatever_the_default),
+		T(test_names_of_other_resolvers_are_denied_even_if_a_rule_allows_them),
 		T(test_reply_waits_for_the_kernel),
 		T(test_lease_the_kernel_refuses_is_servfail),
 		T(test_addresses_nobody_may_have_are_left_out),

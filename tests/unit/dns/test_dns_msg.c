@@ -142,6 +142,10 @@ static void test_names_compare_and_contain_by_label(void **state)
 		assert_int_equal(dns_name_within(&n, &z), rows[i].within);
 	}
 	assert_false(dns_name_from_text(SLICE("a..b"), &n));
+	/* A label that holds the bytes of another one. */
+	assert_int_equal(dns_name_read(slice_make("\3x\1a\4test", 10), 0, false, &n), 10);
+	assert_true(dns_name_from_text(SLICE("a.test"), &z));
+	assert_false(dns_name_within(&n, &z));
 }
 
 /* --- questions --- */
