@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "base/clock.h"
 #include "base/proc.h"
 #include "control/areas.h"
@@ -46,11 +47,30 @@ static void supervisor_mask(sigset_t *set)
 	(void)sigaddset(set, SIGCHLD);
 }
 
+/* A library that binds a symbol at its first call puts all vector registers on the stack, with what
+ * the last copy left in them: a piece of a key. So the worker binds everything at its start. The
+ * memory ends with the exec. */
+static char **supervisor_worker_environ(char *const *env, char *last)
+{
+	size_t n = 0;
+	char **out;
+
+	while (env[n])
+		n++;
+	out = xcalloc(n + 2, sizeof(*out));
+	for (size_t i = 0; i < n; i++)
+		out[i] = env[i];
+	out[n] = last; /* of two with one name the last one counts */
+	return out;
+}
+
 /* In the child: leaves only 0, 1, 2 and the control socket open, drops every right, and becomes the
  * worker. Returns only on failure. */
 static int supervisor_become_worker(const struct supervisor *s, int control, struct errmsg *msg)
 {
 	char *const argv[] = {(char[]){"egress"}, (char[]){"--worker"}, NULL};
+	char bind_now[] = "LD_BIND_NOW=1";
+	char **env = supervisor_worker_environ(s->environ, bind_now);
 	sigset_t set;
 	int ret;
 
@@ -71,7 +91,7 @@ static int supervisor_become_worker(const struct supervisor *s, int control, str
 	ret = proc_drop_caps(msg);
 	if (ret < 0)
 		return ret;
-	(void)execve("/proc/self/exe", argv, s->environ);
+	(void)execve("/proc/self/exe", argv, env);
 	return errmsg_set(msg, -errno, "/proc/self/exe: %s", err_text(-errno));
 }
 

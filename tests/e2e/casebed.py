@@ -530,7 +530,7 @@ class Bed:
             talk.took = time.monotonic() - start
         for e in self.running:
             e.leak.sent(b"".join(pieces))
-            e.leak.got(talk.raw)
+            e.leak.got(b"".join(pieces), talk.raw)
         return talk
 
     def connect(self, authority, proxy=None):

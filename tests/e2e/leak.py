@@ -443,6 +443,80 @@ def L11_after_changes_of_the_vault(bed):
         bed.rows_run += 1
 
 
+def L13_first_calls_of_libraries(bed):
+    """A library that binds a symbol at its first call puts all vector registers on the stack, with
+    what the last copy left in them."""
+    key = b"LD_BIND_NOW=1"
+    for n in range(6):
+        e = keyed(bed, f"fresh{n}")
+        head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\nX-Echo: "
+        packed = gzip.compress(b"a" * 99 + (KEY if n % 2 else b"b" * 40))
+        pieces = [head % len(packed) + KEY * (n // 2 + 1), b"\r\n\r\n" + packed]
+        _, got = answered(bed, b"/v1/first", pieces)
+        want_in(KEY, got, "control")
+        search(e, "after the first call of zlib")
+    with open(f"/proc/{e.worker}/environ", "rb") as f:
+        want(key in f.read().split(b"\0"), True, f"{key} for the worker")
+
+
+def L14_what_a_request_was_composed_in_is_wiped(bed):
+    """Seen where the areas can be read: nothing but the scratch holds the key behind its scheme."""
+    e = keyed(bed, "unlocked", before="prlimit --memlock=65536:65536")
+    needles = leakscan.Needles([b"earer " + KEY[:5]])
+    for _ in range(3):
+        want(get(bed, b"/v1/x").statuses, [200], "answer")
+        found = [t for m in areas(e.worker) if m.name.startswith("/memfd:secmem")
+                 for _, part in leakscan.shared_parts(e.worker, m) for t in needles.find(part)]
+        want(found, [], "the field of the request")
+
+
+def L15_what_waits_in_clear_is_wiped(bed):
+    """A request in clear that its origin does not take waits with the key in it."""
+    e, go_on = keyed_clear(bed), threading.Event()
+
+    def route(peer, head):
+        go_on.wait(30)
+        peer.body(head)
+        peer.send(ok())
+        return False
+    bed.origins.routes["/slots/late"] = route
+    body = b'{"x":"' + b"z" * 900000 + b'","key":"' + PH + b'"}'
+    head = (b"POST http://%s/slots/late HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n"
+            b"Content-Type: application/json\r\n\r\n" % (HOST.encode(), HOST.encode(), len(body)))
+    mark = bed.origins.mark()
+    before = small_buffers("4096 16384 65536")
+    try:
+        with bed.dial("127.0.0.1", e.port) as s:
+            s.sendall(head + body)
+            until(lambda: leakscan.search_memory(e.worker, [KEY]).found, "control: it waits")
+            go_on.set()
+            want_in(b" 200 ", s.recv(4096), "answer")
+    finally:
+        go_on.set()
+        small_buffers(before)
+    want_in(b'"' + KEY + b'"', sent(bed, mark), "control: the key went")
+    search(e, "after it has gone")
+
+
+def small_buffers(text):
+    """What sockets take, in this network of our own; what it was."""
+    with open("/proc/sys/net/ipv4/tcp_wmem") as f:
+        before = f.read()
+    with open("/proc/sys/net/ipv4/tcp_wmem", "w") as f:
+        f.write(text)
+    return before
+
+
+def keyed_clear(bed):
+    path = bed.path("clear.json")
+    slots = [{"credential": "k", "placeholder": PH.decode(), "in": ["json:/key"]}]
+    binding = bind("slots", {"type": "passthrough", "substitutions": slots})
+    binding["match"]["schemes"] = ["http", "https"]
+    write(path, {"credentials": document(KEY)["credentials"], "bindings": [binding]})
+    return start(bed, "clear", EGRESS_VAULT_FILE=path, EGRESS_HTTP_BINDINGS="on",
+                 EGRESS_READ_ONLY="off")
+
+
 def L12_nothing_in_a_dump_by_force(bed):
     """A debugger leaves out what the kernel would leave out of a core dump."""
     if not shutil.which("gcore"):

@@ -313,16 +313,16 @@ class Watch:
         if self.keys:
             self.known.update(k for k in self.keys if k in data)
 
-    def got(self, data):
+    def got(self, request, data):
         """An answer: no whole spelling may be in it. A part may, where an origin sent just that;
-        and a key that is in force no longer, which clients know from here on."""
+        also a key that is in force no longer, or one that comes from a host without a binding:
+        clients know it from here on."""
         if not self.secret():
             return
         self.whole = self.whole or Needles(self.keys, whole=True)
-        found = self.whole.find(data)
-        if found:
-            now = keys_of(self.vault)
-            self.known.update(k for k in self.secret() if k not in now and k in data)
+        if self.whole.find(data):
+            now = keys_of(self.vault) if binds(self.vault, request) else ()
+            self.known.update(k for k in self.secret() if k not in now)
             self.seen.note("answer", Needles(self.secret(), whole=True).find(data))
 
     def memory(self, pid):
@@ -338,6 +338,19 @@ class Watch:
     def __str__(self):
         return (f"{len(self.secret())} keys, {len(self.known)} known to clients, "
                 f"{self.seen.bytes >> 10} KiB, {self.seen.secret} secret areas left out, {self.seen.unlocked} not locked")
+
+
+def binds(path, request):
+    """Does the vault file bind a host that stands in the request's Host field?"""
+    field = re.search(rb"(?im)^host:[ \t]*([^\r\n:]*)", request)
+    try:
+        with open(path, encoding="utf-8", errors="replace") as f:
+            lists = re.findall(r"""["']?hosts["']?\s*:\s*\[([^]]*)""", f.read())
+    except OSError:
+        return True
+    names = [n.strip(" \t\n\"'").lower() for x in lists for n in x.split(",")]
+    host = field[1].decode("latin1").lower() if field else ""
+    return any(host == n or (n.startswith("*.") and host.endswith(n[1:])) for n in names)
 
 
 def noted(path):
