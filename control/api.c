@@ -1,206 +1,23 @@
-/* Routing and answers. Before it: api_conn has read a head, and later its content; after it: the
- * handler of the route, whose answer goes back the same way. */
+/* Listening and routing. Before it: api_conn has read a head, and later its content; after it: the
+ * handler of the route, which answers by api_answer.c. */
 #include "control/api.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <event2/event.h>
 
 #include "base/arena.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/netaddr.h"
 #include "control/api_int.h"
 #include "proxy/request_target.h"
 
-#define API_PHRASE_MAX 400
-#define API_MESSAGE_MAX 1024
 #define API_ACCEPTS_MAX 32 /* of one event */
 #define API_PAUSE_MS 100   /* until descriptors are tried again */
-
-/* --- answers --- */
-
-static const char *api_phrase(int status)
-{
-	static const struct {
-		int status;
-		const char *phrase;
-	} rows[] = {
-		{200, "OK"},
-		{201, "Created"},
-		{204, "No Content"},
-		{301, "Moved Permanently"},
-		{400, "Bad Request"},
-		{401, "Unauthorized"},
-		{403, "Forbidden"},
-		{404, "Not Found"},
-		{405, "Method Not Allowed"},
-		{408, "Request Timeout"},
-		{409, "Conflict"},
-		{412, "Precondition Failed"},
-		{413, "Content Too Large"},
-		{417, "Expectation Failed"},
-		{431, "Request Header Fields Too Large"},
-		{500, "Internal Server Error"},
-		{503, "Service Unavailable"},
-	};
-
-	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-		if (rows[i].status == status)
-			return rows[i].phrase;
-	return "Status";
-}
-
-/* What RFC 9112 4 allows in a reason phrase, in ASCII. */
-static void api_write_phrase(struct strbuf *out, const char *phrase)
-{
-	size_t n = 0;
-
-	for (; *phrase && n < API_PHRASE_MAX; phrase++) {
-		if (*phrase < 0x20 || *phrase > 0x7e)
-			continue;
-		strbuf_char(out, *phrase);
-		n++;
-	}
-}
-
-static void api_write_date(struct strbuf *out)
-{
-	time_t now = (time_t)(clock_wall_us() / 1000000);
-	char text[40];
-	struct tm tm;
-
-	if (gmtime_r(&now, &tm) &&
-		strftime(text, sizeof(text), "%a, %d %b %Y %H:%M:%S GMT", &tm) > 0)
-		strbuf_printf(out, "Date: %s\r\n", text);
-}
-
-/* fields: whole lines, or "". */
-static void api_write(struct api_conn *c, int status, const char *phrase, const char *type,
-	const char *fields, struct slice body, bool is_head)
-{
-	struct strbuf *out = &c->out;
-
-	strbuf_printf(out, "HTTP/1.1 %d ", status);
-	api_write_phrase(out, phrase ? phrase : api_phrase(status));
-	strbuf_str(out, "\r\n");
-	api_write_date(out);
-	strbuf_printf(out,
-		"Content-Type: %s\r\nContent-Length: %zu\r\nCache-Control: no-store\r\n"
-		"X-Content-Type-Options: nosniff\r\n%s",
-		type, body.len, fields);
-	if (c->api->draining)
-		c->keep_alive = false;
-	if (!c->keep_alive)
-		strbuf_str(out, "Connection: close\r\n");
-	else if (c->http_1_0)
-		strbuf_str(out, "Connection: keep-alive\r\n");
-	strbuf_str(out, "\r\n");
-	if (!is_head)
-		strbuf_add(out, body);
-}
-
-/* jansson writes `<`, `>` and `&` as they are; those, like the two line separators, come only
- * inside texts. */
-static void api_json_text(json_t *doc, struct strbuf *out)
-{
-	static const char separators[] = "\xe2\x80";
-	char *plain = json_dumps(doc, JSON_COMPACT);
-
-	REQUIRE(plain != NULL);
-	for (const char *p = plain; *p; p++) {
-		if (*p == '<' || *p == '>' || *p == '&') {
-			strbuf_printf(out, "\\u%04x", (unsigned)*p);
-		} else if (strncmp(p, separators, 2) == 0 && (p[2] == '\xa8' || p[2] == '\xa9')) {
-			strbuf_str(out, p[2] == '\xa8' ? "\\u2028" : "\\u2029");
-			p += 2;
-		} else {
-			strbuf_char(out, *p);
-		}
-	}
-	strbuf_char(out, '\n');
-	free(plain);
-}
-
-static void api_error_text(struct strbuf *out, const char *code, const char *message)
-{
-	/* What a caller wrote may be cut in the middle of a character. */
-	json_t *text = json_string(message);
-	json_t *doc = json_pack("{s:s, s:o}", "code", code, "message",
-		text ? text : json_string("the message is not UTF-8"));
-
-	api_json_text(doc, out);
-	json_decref(doc);
-}
-
-static void api_write_error(struct api_conn *c, int status, const char *code, const char *message,
-	const char *fields, bool is_head)
-{
-	struct strbuf body;
-
-	strbuf_init(&body, API_ANSWER_MAX);
-	api_error_text(&body, code, message);
-	api_write(c, status, NULL, "application/json", fields, strbuf_slice(&body), is_head);
-	strbuf_fini(&body);
-}
-
-void api_call_free(struct api_call *call)
-{
-	strbuf_fini(&call->body);
-	free(call);
-}
-
-void api_answer(
-	struct api_call *call, int status, const char *phrase, const char *type, struct slice body)
-{
-	struct api_conn *c = call->conn;
-	bool is_head = call->is_head;
-
-	api_call_free(call);
-	if (!c)
-		return; /* nobody is there to read it */
-	c->call = NULL;
-	api_write(c, status, phrase, type, "", body, is_head);
-	api_conn_send(c);
-}
-
-void api_answer_json(struct api_call *call, int status, const char *phrase, json_t *doc)
-{
-	struct strbuf body;
-
-	strbuf_init(&body, API_ANSWER_MAX);
-	api_json_text(doc, &body);
-	json_decref(doc);
-	api_answer(call, status, phrase, "application/json", strbuf_slice(&body));
-	strbuf_fini(&body);
-}
-
-void api_fail(struct api_call *call, int status, const char *code, const char *fmt, ...)
-{
-	char message[API_MESSAGE_MAX];
-	struct strbuf body;
-	va_list ap;
-
-	va_start(ap, fmt);
-	(void)vsnprintf(message, sizeof(message), fmt, ap);
-	va_end(ap);
-	strbuf_init(&body, API_ANSWER_MAX);
-	api_error_text(&body, code, message);
-	api_answer(call, status, NULL, "application/json", strbuf_slice(&body));
-	strbuf_fini(&body);
-}
-
-void api_refuse(struct api_conn *c, int status, const char *code, const char *message)
-{
-	c->keep_alive = false;
-	api_write_error(c, status, code, message, "", false);
-}
 
 struct slice api_call_method(const struct api_call *call)
 {

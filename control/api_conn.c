@@ -206,7 +206,7 @@ static void api_conn_head(struct api_conn *c)
 	c->begun = false;
 	if (n >= 0)
 		error = h1_request_decode(slice_first(strbuf_slice(&c->in), (size_t)n), &h);
-	else if (n == E_LIMIT)
+	else if (n == E_LIMIT || error == H1_OK)
 		error = H1_HEAD_TOO_LARGE;
 	if (error != H1_OK) {
 		api_conn_refuse(c, error);

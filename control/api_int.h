@@ -100,6 +100,9 @@ void api_conn_send(struct api_conn *c);
 struct api_call *api_begin(struct api_conn *c, const struct h1_head *h);
 /* The content is whole. */
 void api_run(struct api_call *call);
+/* api_answer.c: an error into c->out. fields: whole lines, or "". */
+void api_write_error(struct api_conn *c, int status, const char *code, const char *message,
+	const char *fields, bool is_head);
 /* The request cannot be read any further: c->out has the answer, after which c closes. */
 void api_refuse(struct api_conn *c, int status, const char *code, const char *message);
 void api_call_free(struct api_call *call);

@@ -34,9 +34,7 @@ static void stage_close(struct file_stage *f)
 
 void file_stage_discard(struct file_stage *f)
 {
-	if (f->dir < 0)
-		return;
-	if (f->temporary[0])
+	if (f->dir >= 0 && f->temporary[0])
 		(void)unlinkat(f->dir, f->temporary, 0);
 	stage_close(f);
 }
@@ -100,8 +98,6 @@ int file_stage_write(struct file_stage *f, const char *path, struct slice text, 
 		return 0;
 	(void)errmsg_set(msg, ret, "%s: %s: expected a file in a directory that can be written to",
 		path, err_text(ret));
-	if (f->dir < 0)
-		stage_close(f);
 	file_stage_discard(f);
 	return ret;
 }

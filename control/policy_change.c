@@ -36,7 +36,7 @@ static const uint8_t policy_change_moves[POLICY_STEP_MAX] = {
 
 static void policy_change_move(struct policy_change *c, enum policy_step to)
 {
-	REQUIRE(policy_change_moves[c->step] & BIT(to));
+	REQUIRE(c->step < POLICY_STEP_MAX && (policy_change_moves[c->step] & BIT(to)));
 	c->step = to;
 }
 

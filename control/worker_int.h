@@ -66,17 +66,23 @@ void worker_policy_close(struct worker *w);
 /* Settings to those who decide by them. */
 void worker_configure(struct worker *w);
 void worker_set_hosts(struct worker *w);
-/* What came with a RELOAD, ALWAYS or VAULT message is in w->start; it is taken in turn. */
-void worker_policy_reload(struct worker *w);
-void worker_policy_rules(struct worker *w);
-void worker_policy_vault(struct worker *w);
 /* The answer to SAVE or COMMIT. False if nobody asked. */
 CHECKED bool worker_policy_saved(struct worker *w, enum control_type type, int code);
+/* The document in the area, borrowed; false: none yet. */
+bool worker_kept(const struct worker *w, struct slice *doc);
+CHECKED int worker_keep_settings(struct worker *w, const struct settings *s);
 /* For the area; the caller frees it. */
 char *worker_policy_doc(
 	const struct policy *user, const struct rule_list *deny, const struct rule_list *allow);
 /* One change more, kept. E_LIMIT: it does not fit, nothing is changed. */
 CHECKED int worker_policy_keep(struct worker *w, const char *doc);
+
+/* worker_reload.c */
+
+/* What came with a RELOAD, ALWAYS or VAULT message is in w->start; it is taken in turn. */
+void worker_policy_reload(struct worker *w);
+void worker_policy_rules(struct worker *w);
+void worker_policy_vault(struct worker *w);
 
 /* worker_api.c */
 void worker_api_open(struct worker *w);

@@ -154,7 +154,7 @@ static int client_body(int fd, const struct h1_head *head, struct strbuf *in, st
 static int client_talk(int fd, const char *method, struct slice request, struct slice body,
 	struct api_client_answer *out)
 {
-	struct h1_head head;
+	struct h1_head head = {.status = 0};
 	struct strbuf in;
 	int ret;
 
@@ -181,7 +181,7 @@ int api_client_call(const struct api_client *c, const char *method, const char *
 	const char *address = c->address;
 	struct sockaddr_storage to;
 	struct strbuf request;
-	socklen_t len;
+	socklen_t len = 0;
 	int ret;
 	int fd;
 
