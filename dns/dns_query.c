@@ -229,14 +229,14 @@ static void dns_query_teach(
 static void dns_query_finish(struct dns_query *q, const struct judgement *j,
 	const struct dns_found *f, const struct dns_reply *r)
 {
+	struct lease_want want = {slice_make(j->text, j->len), f->v, f->n};
 	struct dns_gate *g = q->gate;
 	size_t len;
 	char *copy;
 	int ret = 0;
 
 	if (f->n > 0)
-		ret = leases_grant_start(g->leases, slice_make(j->text, j->len), f->v, f->n,
-			on_query_granted, q, &q->grant);
+		ret = leases_grant_start(g->leases, &want, on_query_granted, q, &q->grant);
 	if (ret < 0) {
 		on_query_granted(ret, q);
 		return;

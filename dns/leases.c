@@ -144,7 +144,7 @@ void leases_sweep(struct leases *l, uint64_t now_ms)
 
 	if (map_count(l->names) == 0)
 		return;
-	s.empty = xcalloc(map_count(l->names), sizeof(*s.empty));
+	s.empty = xcalloc(map_count(l->names), sizeof(struct lease_name *));
 	map_each(l->names, lease_sweep_one, &s);
 	for (i = 0; i < s.n; i++)
 		(void)map_remove(l->names, slice_make(s.empty[i]->name, s.empty[i]->name_len));
@@ -241,8 +241,8 @@ static void on_lease_acked(int err, void *arg)
 	done(err, done_arg);
 }
 
-int leases_renew_start(struct leases *l, struct slice name, const struct lease_addr *v, size_t n,
-	lease_cb done, void *arg, struct lease_grant **out)
+int leases_renew_start(struct leases *l, const struct lease_want *want, lease_cb done, void *arg,
+	struct lease_grant **out)
 {
 	uint16_t ports[JUDGE_PORTS_MAX];
 	struct lease_grant *g;
@@ -251,19 +251,19 @@ int leases_renew_start(struct leases *l, struct slice name, const struct lease_a
 
 	*out = NULL;
 	if (l->by_port)
-		n_ports = judge_ports(l->judge, name, ports, &every);
+		n_ports = judge_ports(l->judge, want->name, ports, &every);
 	if (!every && n_ports == 0)
 		return 0;
-	if (l->n + n > LEASES_MAX)
+	if (l->n + want->n > LEASES_MAX)
 		return E_FULL;
 	g = xcalloc(1, sizeof(*g));
 	g->owner = l;
 	g->done = done;
 	g->arg = arg;
-	g->n = n;
-	memcpy(g->v, v, n * sizeof(*v));
-	memcpy(g->name, name.p, name.len);
-	g->name_len = name.len;
+	g->n = want->n;
+	memcpy(g->v, want->v, want->n * sizeof(g->v[0]));
+	memcpy(g->name, want->name.p, want->name.len);
+	g->name_len = want->name.len;
 	if (!every) {
 		g->n_ports = n_ports;
 		g->ports = xcalloc(n_ports, sizeof(*g->ports));
@@ -278,33 +278,33 @@ int leases_renew_start(struct leases *l, struct slice name, const struct lease_a
 	return 0;
 }
 
-int leases_grant_start(struct leases *l, struct slice name, const struct lease_addr *v, size_t n,
-	lease_cb done, void *arg, struct lease_grant **out)
+int leases_grant_start(struct leases *l, const struct lease_want *want, lease_cb done, void *arg,
+	struct lease_grant **out)
 {
 	struct lease_addr due[LEASE_ADDRS_MAX];
+	struct lease_want rest = {want->name, due, 0};
 	uint64_t now_ms = clock_mono_ms();
 	struct lease_name *ln;
 	const struct lease *e;
-	size_t n_due = 0;
 	size_t i;
 
 	*out = NULL;
 	if (!l->guard)
 		return 0;
-	REQUIRE(n <= LEASE_ADDRS_MAX);
-	ln = map_find(l->names, name);
+	REQUIRE(want->n <= LEASE_ADDRS_MAX);
+	ln = map_find(l->names, want->name);
 	if (ln)
 		ln->seen_ms = now_ms;
-	for (i = 0; i < n; i++) {
-		e = ln ? lease_find(ln, &v[i].addr) : NULL;
-		if (!e || e->end_ms + LEASE_SLACK_MS < now_ms + v[i].seconds * UINT64_C(1000))
-			due[n_due++] = v[i];
+	for (i = 0; i < want->n; i++) {
+		e = ln ? lease_find(ln, &want->v[i].addr) : NULL;
+		if (!e || e->end_ms + LEASE_SLACK_MS < now_ms + want->v[i].seconds * UINT64_C(1000))
+			due[rest.n++] = want->v[i];
 	}
-	if (n_due == 0)
+	if (rest.n == 0)
 		return 0;
 	if (!ln)
-		lease_name_new(l, name)->seen_ms = now_ms;
-	return leases_renew_start(l, name, due, n_due, done, arg, out);
+		lease_name_new(l, want->name)->seen_ms = now_ms;
+	return leases_renew_start(l, &rest, done, arg, out);
 }
 
 void lease_grant_cancel(struct lease_grant *g)

@@ -43,12 +43,18 @@ uint32_t lease_seconds(uint32_t ttl_s);
 /* err as guard_cb. */
 typedef void (*lease_cb)(int err, void *arg);
 
-/* Sees to it that the kernel lets the sandbox reach these addresses (at most LEASE_ADDRS_MAX) of an
- * allowed name. 0 and *out NULL: it does already, to the second. 0 and a handle: done runs once,
- * from the loop, after the kernel said so; not after lease_grant_cancel(). E_FULL or E_GUARD:
- * nothing was granted. */
-CHECKED int leases_grant_start(struct leases *l, struct slice name, const struct lease_addr *v,
-	size_t n, lease_cb done, void *arg, struct lease_grant **out);
+/* Addresses that an allowed name led to; borrowed for the call. */
+struct lease_want {
+	struct slice name;
+	const struct lease_addr *v;
+	size_t n; /* at most LEASE_ADDRS_MAX */
+};
+
+/* Sees to it that the kernel lets the sandbox reach them. 0 and *out NULL: it does already, to the
+ * second. 0 and a handle: done runs once, from the loop, after the kernel said so; not after
+ * lease_grant_cancel(). E_FULL or E_GUARD: nothing was granted. */
+CHECKED int leases_grant_start(struct leases *l, const struct lease_want *want, lease_cb done,
+	void *arg, struct lease_grant **out);
 void lease_grant_cancel(struct lease_grant *g);
 
 /* Adds to r what `judge` (with its next policy) still allows of everything granted and of what is

@@ -48,8 +48,8 @@ struct leases {
 };
 
 /* As leases_grant_start, but also for addresses that are in force: a fresh timeout for each. */
-CHECKED int leases_renew_start(struct leases *l, struct slice name, const struct lease_addr *v,
-	size_t n, lease_cb done, void *arg, struct lease_grant **out);
+CHECKED int leases_renew_start(struct leases *l, const struct lease_want *want, lease_cb done,
+	void *arg, struct lease_grant **out);
 /* May the name be asked for an address? Then *out is for judge_addr. */
 CHECKED bool leases_name_judge(const struct leases *l, struct slice name, struct judgement *out);
 /* Drops what has run out. */

@@ -66,9 +66,9 @@ static void lease_look_one(struct slice key, void *value, void *arg)
 	struct lease_look *look = arg;
 	struct lease_name *ln = value;
 	struct lease_addr due[LEASE_ADDRS_MAX];
+	struct lease_want want = {key, due, 0};
 	struct lease_grant *grant;
 	struct judgement n;
-	size_t n_due = 0;
 	uint32_t i;
 	int ret;
 
@@ -78,14 +78,14 @@ static void lease_look_one(struct slice key, void *value, void *arg)
 				   slice_make((const char *)e->addr.b, sizeof(e->addr.b))) != NULL;
 
 		if (now || e->active)
-			due[n_due++] = (struct lease_addr){e->addr, LEASE_MAX_S};
+			due[want.n++] = (struct lease_addr){e->addr, LEASE_MAX_S};
 		if (now)
 			ln->seen_ms = look->now_ms;
 		e->active = now;
 	}
-	if (n_due == 0 || !leases_name_judge(look->owner, key, &n))
+	if (want.n == 0 || !leases_name_judge(look->owner, key, &n))
 		return;
-	ret = leases_renew_start(look->owner, key, due, n_due, on_lease_renewed, NULL, &grant);
+	ret = leases_renew_start(look->owner, &want, on_lease_renewed, NULL, &grant);
 	if (ret < 0)
 		on_lease_renewed(ret, NULL);
 }
@@ -154,33 +154,42 @@ static void on_lease_refresh_granted(int err, void *arg)
 	lease_refresh_end(f, err != 0);
 }
 
-/* Of the addresses that came, those that were granted before, if that makes them last longer. */
-static void lease_refresh_grant(struct lease_refresh *f)
+/* Of the addresses that came, those that were granted before and would now last longer. Returns how
+ * many are still the name's at all. */
+static size_t lease_refresh_confirm(struct lease_refresh *f, struct lease_want *want)
 {
-	struct slice name = slice_make(f->name, f->name_len);
-	struct lease_name *ln = map_find(f->owner->names, name);
+	struct lease_name *ln = map_find(f->owner->names, want->name);
 	uint64_t now_ms = clock_mono_ms();
 	struct judgement n;
 	const struct lease *e;
-	size_t n_due = 0;
+	size_t confirmed = 0;
 	size_t i;
 
-	if (!ln || !leases_name_judge(f->owner, name, &n))
-		f->n = 0;
+	if (!ln || !leases_name_judge(f->owner, want->name, &n))
+		return 0;
 	for (i = 0; i < f->n; i++) {
 		e = lease_find(ln, &f->v[i].addr);
-		if (e && e->end_ms < now_ms + f->v[i].seconds * UINT64_C(1000) &&
-			judge_addr(f->owner->judge, &n, &e->addr))
-			f->v[n_due++] = f->v[i];
+		if (!e || !judge_addr(f->owner->judge, &n, &e->addr))
+			continue;
+		confirmed++;
+		if (e->end_ms < now_ms + f->v[i].seconds * UINT64_C(1000))
+			f->v[want->n++] = f->v[i];
 	}
 	/* The name is gone, or its addresses are: no more questions about it. */
-	if (n_due == 0 && ln)
+	if (confirmed == 0)
 		ln->seen_ms = 0;
-	if (n_due == 0 ||
-		leases_renew_start(
-			f->owner, name, f->v, n_due, on_lease_refresh_granted, f, &f->grant) < 0 ||
-		!f->grant)
-		lease_refresh_end(f, n_due != 0);
+	return confirmed;
+}
+
+static void lease_refresh_grant(struct lease_refresh *f)
+{
+	struct lease_want want = {slice_make(f->name, f->name_len), f->v, 0};
+	int ret = 0;
+
+	if (lease_refresh_confirm(f, &want) > 0 && want.n > 0)
+		ret = leases_renew_start(f->owner, &want, on_lease_refresh_granted, f, &f->grant);
+	if (!f->grant)
+		lease_refresh_end(f, ret < 0);
 }
 
 static void lease_refresh_add(struct lease_refresh *f, struct dns_answer *a, uint16_t type)

@@ -171,11 +171,11 @@ static void test_two_additional_records_pass_and_three_do_not(void **state)
 
 	wire_init(&w, 7, 0);
 	wire_question(&w, "read.test", DNS_A);
-	wire_rr(&w, DNS_ADDITIONAL, "key", 250, 0, "x", 1);
+	wire_rr(&w, DNS_ADDITIONAL, "key", 250, 0, wire_bytes("x", 1));
 	wire_opt(&w, 1400, 0, false);
 	assert_int_equal(dns_question_decode(wire_slice(&w), &q), 0);
 	assert_true(q.edns);
-	wire_rr(&w, DNS_ADDITIONAL, "key", 250, 0, "x", 1);
+	wire_rr(&w, DNS_ADDITIONAL, "key", 250, 0, wire_bytes("x", 1));
 	assert_int_equal(dns_question_decode(wire_slice(&w), &q), E_SYNTAX);
 	assert_int_equal(q.rcode, DNS_FORMERR);
 	wire_init(&w, 7, 0);
@@ -225,9 +225,9 @@ static void test_answer_keeps_the_aliases_and_what_was_asked(void **state)
 	wire_a(&w, "c.cdn.test", 0xffffffff, "1.0.0.2");
 	wire_a(&w, "other.test", 5, "1.0.0.3");
 	wire_a(&w, "c.cdn.test", 5, "2::1");
-	wire_rr(&w, DNS_ANSWER, "c.cdn.test", DNS_TXT, 5, "\1x", 2);
+	wire_rr(&w, DNS_ANSWER, "c.cdn.test", DNS_TXT, 5, wire_bytes("\1x", 2));
 	wire_rr_name(&w, DNS_AUTHORITY, "cdn.test", DNS_NS, 5, "ns.cdn.test");
-	wire_rr(&w, DNS_ADDITIONAL, "ns.cdn.test", DNS_A, 5, "\1\0\0\4", 4);
+	wire_rr(&w, DNS_ADDITIONAL, "ns.cdn.test", DNS_A, 5, wire_bytes("\1\0\0\4", 4));
 	assert_int_equal(dns_answer_decode(wire_slice(&w), &a), 0);
 	assert_int_equal(a.n, ARRAY_LEN(want));
 	assert_int_equal(dns_answer_select(&a, &q), 0);
@@ -265,8 +265,8 @@ static void chain(size_t n)
 	wire_init(&w, 1, DNS_QR);
 	wire_question(&w, "n0.test", DNS_A);
 	for (i = 0; i < n; i++) {
-		snprintf(from, sizeof(from), "n%zu.test", i);
-		snprintf(to, sizeof(to), "n%zu.test", i + 1);
+		(void)snprintf(from, sizeof(from), "n%zu.test", i);
+		(void)snprintf(to, sizeof(to), "n%zu.test", i + 1);
 		wire_rr_name(&w, DNS_ANSWER, from, DNS_CNAME, 60, to);
 	}
 	assert_int_equal(dns_answer_decode(wire_slice(&w), &a), 0);
@@ -305,7 +305,7 @@ static void test_signatures_come_only_when_asked_for_and_go_with_their_set(void 
 		wire_init(&w, 1, DNS_QR);
 		wire_question(&w, "a.test", DNS_A);
 		wire_a(&w, "a.test", 5, "1.0.0.1");
-		wire_rr(&w, DNS_ANSWER, "a.test", DNS_RRSIG, 5, rrsig, sizeof(rrsig));
+		wire_rr(&w, DNS_ANSWER, "a.test", DNS_RRSIG, 5, wire_bytes(rrsig, sizeof(rrsig)));
 		wire_rr_name(&w, DNS_ANSWER, "test", DNS_DNAME, 5, "x.test");
 		wire_rr_name(&w, DNS_AUTHORITY, "a.test", DNS_NSEC, 5, "b.test");
 		assert_int_equal(dns_answer_decode(wire_slice(&w), &a), 0);
@@ -338,12 +338,13 @@ static void test_broken_answers_are_refused(void **state)
 	for (i = 0; i < ARRAY_LEN(rows); i++) {
 		wire_init(&w, 1, DNS_QR);
 		wire_question(&w, "a.test", rows[i].type);
-		wire_rr(&w, DNS_ANSWER, "", rows[i].type, 5, rows[i].rdata, rows[i].len);
+		wire_rr(&w, DNS_ANSWER, "", rows[i].type, 5,
+			wire_bytes(rows[i].rdata, rows[i].len));
 		assert_int_equal(dns_answer_decode(wire_slice(&w), &a), E_SYNTAX);
 	}
 	wire_init(&w, 1, DNS_QR);
 	wire_question(&w, "a.test", DNS_A);
-	wire_rr(&w, DNS_ANSWER, "a.test", DNS_AAAA, 5, addr, sizeof(addr));
+	wire_rr(&w, DNS_ANSWER, "a.test", DNS_AAAA, 5, wire_bytes(addr, sizeof(addr)));
 	assert_int_equal(dns_answer_decode(wire_slice(&w), &a), 0);
 	/* Every shorter one, one byte more, no question, a query. */
 	for (i = 0; i < w.len; i++)

@@ -130,10 +130,11 @@ static void test_answer_is_compressed_and_reads_the_same(void **state)
 	wire_question(&w, "www.example.test", DNS_A);
 	wire_rr_name(&w, DNS_ANSWER, "www.example.test", DNS_CNAME, 60, "cdn.example.test");
 	wire_a(&w, "cdn.example.test", 60, "1.0.0.1");
-	wire_rr(&w, DNS_ANSWER, "cdn.example.test", DNS_SRV, 60, srv, sizeof(srv));
-	wire_rr(&w, DNS_ANSWER, "cdn.example.test", 35, 60, naptr, sizeof(naptr));
-	wire_rr(&w, DNS_ANSWER, "cdn.example.test", DNS_TXT, 60, "\2hi", 3);
-	wire_rr(&w, DNS_ANSWER, "cdn.example.test", DNS_HTTPS, 60, "\0\1\0\0\5\0\1x", 8);
+	wire_rr(&w, DNS_ANSWER, "cdn.example.test", DNS_SRV, 60, wire_bytes(srv, sizeof(srv)));
+	wire_rr(&w, DNS_ANSWER, "cdn.example.test", 35, 60, wire_bytes(naptr, sizeof(naptr)));
+	wire_rr(&w, DNS_ANSWER, "cdn.example.test", DNS_TXT, 60, wire_bytes("\2hi", 3));
+	wire_rr(&w, DNS_ANSWER, "cdn.example.test", DNS_HTTPS, 60,
+		wire_bytes("\0\1\0\0\5\0\1x", 8));
 	wire_soa(&w, DNS_AUTHORITY, "example.test", 60);
 	take(&q);
 	len = encode(&r);

@@ -71,16 +71,21 @@ static inline void wire_question(struct wire *w, const char *name, unsigned type
 	wire_u16(w, 1);
 }
 
+static inline struct slice wire_bytes(const void *p, size_t len)
+{
+	return slice_make(p, len);
+}
+
 static inline void wire_rr(struct wire *w, enum dns_section section, const char *owner,
-	unsigned type, uint32_t ttl, const void *rdata, size_t len)
+	unsigned type, uint32_t ttl, struct slice rdata)
 {
 	wire_count(w, 1 + (size_t)section);
 	wire_name(w, owner);
 	wire_u16(w, type);
 	wire_u16(w, 1);
 	wire_u32(w, ttl);
-	wire_u16(w, (unsigned)len);
-	wire_add(w, rdata, len);
+	wire_u16(w, (unsigned)rdata.len);
+	wire_add(w, rdata.p, rdata.len);
 }
 
 static inline void wire_rr_name(struct wire *w, enum dns_section section, const char *owner,
@@ -89,7 +94,7 @@ static inline void wire_rr_name(struct wire *w, enum dns_section section, const 
 	struct wire *r = w;
 	size_t at;
 
-	wire_rr(r, section, owner, type, ttl, "", 0);
+	wire_rr(r, section, owner, type, ttl, wire_bytes("", 0));
 	at = r->len;
 	wire_name(r, target);
 	r->b[at - 2] = (uint8_t)((r->len - at) >> 8);
@@ -102,9 +107,9 @@ static inline void wire_a(struct wire *w, const char *owner, uint32_t ttl, const
 
 	REQUIRE(netaddr_parse(slice_str(v4), &a));
 	if (netaddr_is_v4(&a))
-		wire_rr(w, DNS_ANSWER, owner, DNS_A, ttl, a.b + 12, 4);
+		wire_rr(w, DNS_ANSWER, owner, DNS_A, ttl, wire_bytes(a.b + 12, 4));
 	else
-		wire_rr(w, DNS_ANSWER, owner, DNS_AAAA, ttl, a.b, 16);
+		wire_rr(w, DNS_ANSWER, owner, DNS_AAAA, ttl, wire_bytes(a.b, 16));
 }
 
 static inline void wire_opt(struct wire *w, unsigned size, unsigned version, bool dnssec)
@@ -123,7 +128,7 @@ static inline void wire_soa(
 {
 	static const uint8_t rdata[22] = {[21] = 60};
 
-	wire_rr(w, section, zone, DNS_SOA, ttl, rdata, sizeof(rdata));
+	wire_rr(w, section, zone, DNS_SOA, ttl, wire_bytes(rdata, sizeof(rdata)));
 }
 
 static inline struct slice wire_slice(const struct wire *w)
