@@ -179,7 +179,7 @@ int api_client_call(const struct api_client *c, const char *method, const char *
 {
 	const char *token = environment_get(c->environ, "OPENSANDBOX_EGRESS_TOKEN");
 	const char *address = c->address;
-	struct sockaddr_storage to;
+	struct sockaddr_storage to = {.ss_family = 0};
 	struct strbuf request;
 	socklen_t len = 0;
 	int ret;
