@@ -476,7 +476,7 @@ static void chains_doh(struct chains *c)
 /* Established is earned, not seen: only flows with a mark that one of our verdicts set. */
 static void chains_established(struct chains *c)
 {
-	const uint32_t marks[] = {c->t->marks.revision, c->t->marks.service};
+	const uint32_t marks[] = {c->t->marks.revision, c->t->marks.service, c->t->marks.before};
 	struct expr_rule *r = chains_open(c, "egress", GUARD_PART_TABLE);
 
 	expr_ct_mark(r, c->t->marks.own);
@@ -485,7 +485,7 @@ static void chains_established(struct chains *c)
 	r = chains_open(c, "egress", GUARD_PART_TABLE);
 	expr_ct_state(r, CT_INVALID);
 	chains_end(c, NF_DROP, NULL);
-	for (size_t i = 0; i < ARRAY_LEN(marks); i++) {
+	for (size_t i = 0; i < ARRAY_LEN(marks) && marks[i] != 0; i++) {
 		r = chains_open(c, "egress", GUARD_PART_TABLE);
 		expr_ct_mark(r, marks[i]);
 		expr_ct_state(r, CT_LIVE);

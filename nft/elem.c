@@ -260,9 +260,21 @@ void elem_add(struct batch *b, const struct elem_set *s, const struct ruleset_en
 	elem_send(b, s, e, n, kind, NFT_MSG_NEWSETELEM);
 }
 
+void elem_add_known(struct batch *b, const struct elem_set *s, const struct ruleset_entry *e,
+	size_t n, enum ruleset_kind kind)
+{
+	struct elem_set known = *s;
+
+	known.id = 0;
+	elem_send(b, &known, e, n, kind, NFT_MSG_NEWSETELEM);
+}
+
 void elem_renew(struct batch *b, const struct elem_set *s, const struct ruleset_entry *e, size_t n)
 {
-	elem_send(b, s, e, n, RULESET_LEASE, NFT_MSG_NEWSETELEM);
-	elem_send(b, s, e, n, RULESET_LEASE, NFT_MSG_DELSETELEM);
-	elem_send(b, s, e, n, RULESET_LEASE, NFT_MSG_NEWSETELEM);
+	struct elem_set known = *s;
+
+	known.id = 0;
+	elem_send(b, &known, e, n, RULESET_LEASE, NFT_MSG_NEWSETELEM);
+	elem_send(b, &known, e, n, RULESET_LEASE, NFT_MSG_DELSETELEM);
+	elem_send(b, &known, e, n, RULESET_LEASE, NFT_MSG_NEWSETELEM);
 }

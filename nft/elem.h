@@ -18,7 +18,7 @@ struct elem_set {
 	bool v6;
 	bool interval; /* ranges; else single keys */
 	bool timeout;  /* leases */
-	uint32_t id;   /* within the batch */
+	uint32_t id;   /* within the batch that creates it */
 };
 
 /* More leases than that are refused (ENFILE): the answer is SERVFAIL, and memory has a bound. */
@@ -34,8 +34,11 @@ bool elem_takes(const struct elem_set *s, const struct ruleset_entry *e);
 /* Adds entries i of e[0..n) that elem_takes and that have this kind. */
 void elem_add(struct batch *b, const struct elem_set *s, const struct ruleset_entry *e, size_t n,
 	enum ruleset_kind kind);
-/* Leases: adds, removes and adds again, which gives each a fresh timeout whether it was there or
- * not. (Adding what is there does not restart its timer on every kernel.) */
+/* The same for a set that an earlier batch created: found by its name. */
+void elem_add_known(struct batch *b, const struct elem_set *s, const struct ruleset_entry *e,
+	size_t n, enum ruleset_kind kind);
+/* Leases, of such a set: adds, removes and adds again, which gives each a fresh timeout whether it
+ * was there or not. (Adding what is there does not restart its timer on every kernel.) */
 void elem_renew(struct batch *b, const struct elem_set *s, const struct ruleset_entry *e, size_t n);
 /* Key bytes of an address, protocol and port; returns the length. For tests too. */
 size_t elem_key(const struct elem_set *s, const struct netaddr *a, uint8_t proto, uint16_t port,

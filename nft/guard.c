@@ -79,24 +79,21 @@ static bool guard_is_optional(enum guard_part p)
 	return p != GUARD_PART_TABLE && p != GUARD_PART_REDIRECT && p != GUARD_PART_MAX;
 }
 
-/* Commits the ruleset, with every part that this kernel has. */
-static int guard_commit(struct guard *g, const struct ruleset *r)
+/* One batch; parts that the kernel refuses are left out from then on. */
+static int guard_commit(struct guard *g)
 {
 	enum guard_part part = GUARD_PART_MAX;
 	int ret;
 
-	g->tables.batch = &g->batch;
-	g->tables.ruleset = r;
-	g->tables.marks.revision = guard_random();
 	do {
 		batch_clear(&g->batch);
-		tables_build(&g->tables, &g->shape);
+		tables_build(&g->tables, &g->before);
 		ret = batch_commit(&g->batch, &g->nft, &part);
-		if (ret == 0) {
-			g->shape = tables_shape_of(&g->tables);
-		} else if (ret == -ENOENT && g->shape.made) {
+		if (ret == 0)
+			break;
+		if (ret == -ENOENT && g->before.ruleset) {
 			/* Somebody took it away since the last look: make it anew. */
-			g->shape.made = false;
+			g->before.ruleset = NULL;
 		} else if (guard_is_missing(ret) && guard_is_optional(part)) {
 			g->tables.without[part] = true;
 			guard_set(g, part, GUARD_REFUSED, ret);
@@ -105,9 +102,50 @@ static int guard_commit(struct guard *g, const struct ruleset *r)
 		} else {
 			break;
 		}
-	} while (ret < 0);
+	} while (true);
 	batch_clear(&g->batch);
 	return ret;
+}
+
+/* Ends the time in which flows of the ruleset before still pass. */
+static int guard_commit_rules(struct guard *g)
+{
+	enum guard_part part;
+	int ret;
+
+	batch_clear(&g->batch);
+	tables_build_rules(&g->tables);
+	ret = batch_commit(&g->batch, &g->nft, &part);
+	batch_clear(&g->batch);
+	return ret;
+}
+
+/* Takes *r: it becomes what is committed. On failure the table may have the new sets already, with
+ * the flows of the old ruleset: the next one is made anew. */
+static int guard_commit_ruleset(struct guard *g, struct ruleset *r)
+{
+	const uint32_t last = g->tables.marks.revision;
+	int ret;
+
+	g->tables.batch = &g->batch;
+	g->tables.ruleset = r;
+	g->tables.marks.revision = guard_random();
+	g->tables.marks.before = tables_sets_change(&g->tables, &g->before) ? last : 0;
+	ret = guard_commit(g);
+	if (ret == 0 && g->tables.marks.before != 0) {
+		g->tables.marks.before = 0;
+		ret = guard_commit_rules(g);
+		if (ret < 0)
+			g->before.ruleset = NULL;
+	}
+	if (ret < 0)
+		return ret;
+	ruleset_fini(&g->current);
+	g->current = *r;
+	*r = (struct ruleset){0};
+	g->tables.ruleset = &g->current;
+	g->before = g->tables;
+	return 0;
 }
 
 static int guard_raw_try(struct guard *g, const struct links *l)
@@ -250,7 +288,7 @@ static bool guard_in_place(const struct guard *g, enum guard_part p)
 
 /* First the hook and the queues, then the rules: a ruleset that lets something out is never alone.
  * What is in place stays; made anew it would drop what is under way. */
-static int guard_apply(struct guard *g, const struct ruleset *r)
+static int guard_apply(struct guard *g, struct ruleset *r)
 {
 	int ret;
 
@@ -261,12 +299,12 @@ static int guard_apply(struct guard *g, const struct ruleset *r)
 		ret = guard_devices(g, !guard_in_place(g, GUARD_PART_RAW_GUARD));
 	if (g->state.part[GUARD_PART_TABLE].status == GUARD_LOST ||
 		g->state.part[GUARD_PART_REDIRECT].status == GUARD_LOST)
-		g->shape.made = false;
+		g->before.ruleset = NULL;
 	if (ret == 0)
-		ret = guard_commit(g, r);
+		ret = guard_commit_ruleset(g, r);
 	if (ret < 0)
 		return ret;
-	g->enforce = r->options.enforce;
+	g->enforce = g->current.options.enforce;
 	g->applied = true;
 	guard_set_parts(g);
 	return guard_take_print(g);
@@ -464,6 +502,7 @@ int guard_run(struct guard *g)
 void guard_fini(struct guard *g)
 {
 	guard_draft_fini(&g->draft);
+	ruleset_fini(&g->current);
 	batch_fini(&g->batch);
 	netlink_close(&g->nft);
 	netlink_close(&g->links);

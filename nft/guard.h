@@ -27,8 +27,9 @@ struct guard {
 
 	struct guard_draft draft;
 	struct batch batch;
-	struct tables tables;      /* marks and what this kernel refused */
-	struct tables_shape shape; /* of the table in place; not made: none that we know */
+	struct tables tables;   /* marks and what this kernel refused */
+	struct tables before;   /* the table in place; its ruleset is NULL or &current */
+	struct ruleset current; /* what is committed */
 	bool have_marks;
 	bool enforce; /* the last ruleset that was committed */
 	bool applied;

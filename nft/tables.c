@@ -16,8 +16,6 @@
 
 #define TABLES_USER_TYPE 0x45 /* nft(8) knows none of this number and goes on */
 
-_Static_assert(SET_MAX <= TABLES_SETS_MAX, "sets of a shape");
-
 /* The user bytes of our table: one type-length-value, as nft(8) expects them. */
 struct tables_user {
 	uint8_t type;
@@ -146,24 +144,107 @@ bool tables_has_set(const struct tables *t, enum tables_set_index i)
 	return o->read_only;
 }
 
-static void tables_add_sets(const struct tables *t)
+/* The next entry from *i on that is an element of this set; NULL after the last. */
+static const struct ruleset_entry *tables_next(const struct ruleset *r, size_t set, size_t *i)
 {
-	for (size_t i = 0; i < SET_MAX; i++) {
-		if (tables_has_set(t, (enum tables_set_index)i))
-			elem_set_add(t->batch, &tables_sets[i]);
+	while (*i < r->n) {
+		const struct ruleset_entry *e = &r->entry[(*i)++];
+
+		if (e->kind == (uint8_t)tables_kinds[set] && elem_takes(&tables_sets[set], e))
+			return e;
 	}
+	return NULL;
+}
+
+/* Entries come in the order of their maker, who sorts. Another order is another content here. */
+static bool tables_set_same(const struct ruleset *a, const struct ruleset *b, size_t set)
+{
+	const struct ruleset_entry *x;
+	const struct ruleset_entry *y;
+	size_t i = 0;
+	size_t k = 0;
+
+	do {
+		x = tables_next(a, set, &i);
+		y = tables_next(b, set, &k);
+		if (!x != !y || (x && memcmp(x, y, sizeof(*x)) != 0))
+			return false;
+	} while (x);
+	return true;
+}
+
+/* The same chains and objects; sets may differ. */
+static bool tables_fits(const struct tables *t, const struct tables *before)
+{
+	if (!before->ruleset || before->ruleset->options.enforce != t->ruleset->options.enforce)
+		return false;
+	for (int p = 0; p < GUARD_PART_MAX; p++) {
+		if (tables_has(t, (enum guard_part)p) != tables_has(before, (enum guard_part)p))
+			return false;
+	}
+	return true;
+}
+
+bool tables_sets_change(const struct tables *t, const struct tables *before)
+{
+	if (!tables_fits(t, before))
+		return false;
 	for (size_t i = 0; i < SET_MAX; i++) {
-		if (!tables_has_set(t, (enum tables_set_index)i) ||
-			tables_kinds[i] == RULESET_KIND_MAX)
-			continue;
+		if (tables_sets[i].interval && tables_has_set(t, (enum tables_set_index)i) &&
+			!tables_set_same(t->ruleset, before->ruleset, i))
+			return true;
+	}
+	return false;
+}
+
+static void tables_set_message(
+	struct batch *b, uint8_t type, uint16_t table, uint16_t set, size_t i)
+{
+	struct nlmsghdr *m = batch_open(b, type, 0, NFPROTO_INET, GUARD_PART_TABLE);
+
+	mnl_attr_put_strz(m, table, TABLES_NAME);
+	mnl_attr_put_strz(m, set, tables_sets[i].name);
+	batch_close(b, m);
+}
+
+/* A set that is in both tables, with the new elements. Leases always: their time begins anew. */
+static void tables_refill(const struct tables *t, const struct tables *before, size_t i)
+{
+	if (tables_kinds[i] == RULESET_KIND_MAX ||
+		(!tables_sets[i].timeout && tables_set_same(t->ruleset, before->ruleset, i)))
+		return;
+	/* Without a list of elements: all of them. */
+	tables_set_message(
+		t->batch, NFT_MSG_DELSETELEM, NFTA_SET_ELEM_LIST_TABLE, NFTA_SET_ELEM_LIST_SET, i);
+	elem_add_known(
+		t->batch, &tables_sets[i], t->ruleset->entry, t->ruleset->n, tables_kinds[i]);
+}
+
+static void tables_add_set(const struct tables *t, size_t i)
+{
+	elem_set_add(t->batch, &tables_sets[i]);
+	if (tables_kinds[i] == RULESET_KIND_MAX)
+		elem_add(t->batch, &tables_sets[i], tables_private, ARRAY_LEN(tables_private),
+			RULESET_ALLOW);
+	else
 		elem_add(t->batch, &tables_sets[i], t->ruleset->entry, t->ruleset->n,
 			tables_kinds[i]);
-	}
-	if (t->ruleset->options.read_only) {
-		elem_add(t->batch, &tables_sets[SET_PRIVATE_V4], tables_private,
-			ARRAY_LEN(tables_private), RULESET_ALLOW);
-		elem_add(t->batch, &tables_sets[SET_PRIVATE_V6], tables_private,
-			ARRAY_LEN(tables_private), RULESET_ALLOW);
+}
+
+static void tables_build_sets(const struct tables *t, const struct tables *before)
+{
+	for (size_t i = 0; i < SET_MAX; i++) {
+		const enum tables_set_index set = (enum tables_set_index)i;
+		const bool had = before && tables_has_set(before, set);
+		const bool has = tables_has_set(t, set);
+
+		if (had && has)
+			tables_refill(t, before, i);
+		else if (had)
+			tables_set_message(
+				t->batch, NFT_MSG_DELSET, NFTA_SET_TABLE, NFTA_SET_NAME, i);
+		else if (has)
+			tables_add_set(t, i);
 	}
 }
 
@@ -232,44 +313,6 @@ void tables_add_chain(struct batch *b, uint8_t family, const char *table,
 	batch_close(b, m);
 }
 
-struct tables_shape tables_shape_of(const struct tables *t)
-{
-	struct tables_shape s = {.made = true, .enforce = t->ruleset->options.enforce};
-
-	for (int p = 0; p < GUARD_PART_MAX; p++)
-		s.has[p] = tables_has(t, (enum guard_part)p);
-	for (int i = 0; i < SET_MAX; i++)
-		s.set[i] = tables_has_set(t, (enum tables_set_index)i);
-	return s;
-}
-
-/* The same chains and objects; sets may differ. */
-static bool tables_fits(const struct tables *t, const struct tables_shape *before)
-{
-	const struct tables_shape s = tables_shape_of(t);
-
-	return before->made && before->enforce == s.enforce &&
-		memcmp(before->has, s.has, sizeof(s.has)) == 0;
-}
-
-/* Takes rules and sets away; chains, and their hooks, stay. */
-static void tables_empty(const struct tables *t, const struct tables_shape *before)
-{
-	struct nlmsghdr *m =
-		batch_open(t->batch, NFT_MSG_DELRULE, 0, NFPROTO_INET, GUARD_PART_TABLE);
-
-	mnl_attr_put_strz(m, NFTA_RULE_TABLE, TABLES_NAME);
-	batch_close(t->batch, m);
-	for (int i = 0; i < SET_MAX; i++) {
-		if (!before->set[i])
-			continue;
-		m = batch_open(t->batch, NFT_MSG_DELSET, 0, NFPROTO_INET, GUARD_PART_TABLE);
-		mnl_attr_put_strz(m, NFTA_SET_TABLE, TABLES_NAME);
-		mnl_attr_put_strz(m, NFTA_SET_NAME, tables_sets[i].name);
-		batch_close(t->batch, m);
-	}
-}
-
 static void tables_make(const struct tables *t)
 {
 	struct tables_user user = {.type = TABLES_USER_TYPE, .len = sizeof(user.marks)};
@@ -281,13 +324,30 @@ static void tables_make(const struct tables *t)
 	chains_add(t);
 }
 
-void tables_build(const struct tables *t, const struct tables_shape *before)
+/* Takes the rules away; chains, and their hooks, stay. */
+static void tables_drop_rules(struct batch *b)
 {
-	if (tables_fits(t, before))
-		tables_empty(t, before);
+	struct nlmsghdr *m = batch_open(b, NFT_MSG_DELRULE, 0, NFPROTO_INET, GUARD_PART_TABLE);
+
+	mnl_attr_put_strz(m, NFTA_RULE_TABLE, TABLES_NAME);
+	batch_close(b, m);
+}
+
+void tables_build(const struct tables *t, const struct tables *before)
+{
+	const bool fits = tables_fits(t, before);
+
+	if (fits)
+		tables_drop_rules(t->batch);
 	else
 		tables_make(t);
-	tables_add_sets(t);
+	tables_build_sets(t, fits ? before : NULL);
+	chains_build(t);
+}
+
+void tables_build_rules(const struct tables *t)
+{
+	tables_drop_rules(t->batch);
 	chains_build(t);
 }
 
@@ -296,12 +356,8 @@ void tables_renew(struct batch *b, const struct ruleset_entry *e, size_t n)
 	static const enum tables_set_index sets[] = {
 		SET_DYN_V4, SET_DYN_V6, SET_DYN_PORTS_V4, SET_DYN_PORTS_V6};
 
-	for (size_t i = 0; i < ARRAY_LEN(sets); i++) {
-		struct elem_set s = tables_sets[sets[i]];
-
-		s.id = 0; /* it was made by an earlier batch: found by its name */
-		elem_renew(b, &s, e, n);
-	}
+	for (size_t i = 0; i < ARRAY_LEN(sets); i++)
+		elem_renew(b, &tables_sets[sets[i]], e, n);
 }
 
 static int tables_on_table(const struct nlmsghdr *m, void *arg)

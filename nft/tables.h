@@ -14,17 +14,7 @@ struct tables_marks {
 	uint32_t revision; /* this ruleset's verdict; new with each batch */
 	uint32_t service;  /* flows that outsiders opened to the user's ports */
 	uint32_t own;      /* flows of the worker's sockets, and to the API port */
-};
-
-/* What of a table does not follow from its rules: with the same shape the next ruleset can take its
- * place. Else the table is made anew, and for a moment of that commit the kernel asks old chains
- * that have lost their rules: they drop what is allowed (tried; never the reverse). */
-#define TABLES_SETS_MAX 32
-struct tables_shape {
-	bool made;
-	bool enforce;
-	bool has[GUARD_PART_MAX];
-	bool set[TABLES_SETS_MAX];
+	uint32_t before;   /* the last ruleset's, while sets change; 0: it counts no more */
 };
 
 struct tables {
@@ -34,11 +24,18 @@ struct tables {
 	bool without[GUARD_PART_MAX]; /* parts that this kernel refused */
 };
 
-/* The whole of inet opensandbox, for an empty batch: in the place of a table that has the shape
- * `before`, or anew if that is not possible or nothing is there. */
-void tables_build(const struct tables *t, const struct tables_shape *before);
-/* The shape of what tables_build makes. */
-struct tables_shape tables_shape_of(const struct tables *t);
+/* The ruleset as an empty batch's content: what changes against `before`, the table in place, or
+ * with before->ruleset NULL all of it. A table made anew drops what is allowed for a moment of its
+ * commit (its old chains are still asked when their rules are gone), so it is kept where that is
+ * possible.
+ */
+void tables_build(const struct tables *t, const struct tables *before);
+/* Rules alone; sets are as this ruleset wants them. */
+void tables_build_rules(const struct tables *t);
+/* True if tables_build gives a set of ranges other elements. For a moment of that commit the kernel
+ * finds neither old nor new ones (tried, 6.18), so flows that are under way must not depend on
+ * them: commit it with marks.before, then tables_build_rules without. */
+bool tables_sets_change(const struct tables *t, const struct tables *before);
 /* Leases for the dynamic sets of the table that is in place. */
 void tables_renew(struct batch *b, const struct ruleset_entry *e, size_t n);
 /* True if this part is in a table built like this. */
