@@ -292,8 +292,9 @@ static void chains_inp_marks(struct chains *c)
 /* New flows as conntrack sees them, of loopback too. */
 static void chains_fresh(struct chains *c)
 {
-	struct expr_rule *r = chains_open(c, "fresh", chains_pass_part(c));
+	struct expr_rule *r;
 
+	(void)chains_open(c, "fresh", chains_pass_part(c));
 	chains_pass(c);
 	chains_end(c, NFT_RETURN, NULL);
 	/* On lo only answers of our listeners are tracked, and they are ours or belong to flows
@@ -404,8 +405,9 @@ static void chains_grant(struct chains *c)
  * socket may: a closed resolver port of ours taken, raw segments put into a live connection. */
 static void chains_own(struct chains *c)
 {
-	struct expr_rule *r = chains_open(c, "own", chains_pass_part(c));
+	struct expr_rule *r;
 
+	(void)chains_open(c, "own", chains_pass_part(c));
 	chains_pass(c);
 	chains_end(c, NF_ACCEPT, NULL);
 	r = chains_open(c, "own", GUARD_PART_TABLE);
@@ -647,7 +649,7 @@ static void chains_nato(struct chains *c)
 	struct expr_rule *r;
 
 	tables_add_chain(c->t->batch, NFPROTO_INET, TABLES_NAME, &chains_nat, GUARD_PART_REDIRECT);
-	r = chains_open(c, "nato", chains_pass_part(c));
+	(void)chains_open(c, "nato", chains_pass_part(c));
 	chains_pass(c);
 	chains_end(c, NF_ACCEPT, NULL);
 	r = chains_open(c, "nato", GUARD_PART_REDIRECT);

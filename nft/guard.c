@@ -185,7 +185,7 @@ static void guard_queues(struct guard *g, const struct links *l)
 
 	if (ret < 0) {
 		status = GUARD_REFUSED;
-	} else if (g->xsk->taken > 0 || g->xsk->shortage > 0 || l->more) {
+	} else if (g->xsk && (g->xsk->taken > 0 || g->xsk->shortage > 0 || l->more)) {
 		status = GUARD_LOST;
 		ret = g->xsk->taken > 0 ? -EBUSY : -EMFILE;
 	}

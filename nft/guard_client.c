@@ -44,7 +44,8 @@ struct guard_client {
 	uint32_t last_id;
 	struct guard_state state;
 	bool lost;
-	bool *freed; /* set while a callback of the owner runs, who may free us */
+	unsigned busy; /* callbacks of the owner that run; who may free us in one */
+	bool dead;     /* freed meanwhile: the last of them lets the memory go */
 };
 
 /* Messages read in one go, before others of the loop get their turn. */
@@ -89,22 +90,29 @@ static struct guard_call *guard_client_take_call(struct guard_client *g)
 	return c;
 }
 
+/* After a callback of the owner. True if the owner freed the client in it. */
+static bool guard_client_leave(struct guard_client *g)
+{
+	bool dead = g->dead;
+
+	if (--g->busy == 0 && dead)
+		free(g);
+	return dead;
+}
+
 /* True if the owner freed the client in done. */
 static bool guard_client_end_call(struct guard_client *g, int err)
 {
 	struct guard_call *c = guard_client_take_call(g);
 	const guard_cb done = c->done;
 	void *arg = c->arg;
-	bool freed = false;
 
 	free(c);
 	if (!done)
 		return false;
-	g->freed = &freed;
+	g->busy++;
 	done(err, arg);
-	if (!freed)
-		g->freed = NULL;
-	return freed;
+	return guard_client_leave(g);
 }
 
 static void on_gone(evutil_socket_t fd, short what, void *arg)
@@ -129,7 +137,8 @@ static bool guard_client_done(struct guard_client *g, const struct guard_done *m
 {
 	const struct guard_call *c = TAILQ_FIRST(&g->calls);
 
-	if (!c || c->id != m->head.id) {
+	/* The analyzer does not see that TAILQ_REMOVE took the call before this one out. */
+	if (!c || c->id != m->head.id) { // NOLINT(clang-analyzer-unix.Malloc)
 		guard_client_lose(g);
 		return true;
 	}
@@ -138,22 +147,20 @@ static bool guard_client_done(struct guard_client *g, const struct guard_done *m
 
 static bool guard_client_take(struct guard_client *g, const union guard_any *m)
 {
-	bool freed = false;
-
 	switch ((enum guard_type)m->head.type) {
 	case GUARD_DONE:
 		return guard_client_done(g, &m->done);
 	case GUARD_STATE:
 		g->state = m->state;
-		g->freed = &freed;
+		g->busy++;
 		if (g->events.state)
 			g->events.state(&m->state, g->arg);
-		break;
+		return guard_client_leave(g);
 	case GUARD_FLOW:
-		g->freed = &freed;
+		g->busy++;
 		if (g->events.flow)
 			g->events.flow(&m->flow, g->arg);
-		break;
+		return guard_client_leave(g);
 	case GUARD_ALLOW:
 	case GUARD_BEGIN:
 	case GUARD_ENTRIES:
@@ -161,9 +168,7 @@ static bool guard_client_take(struct guard_client *g, const union guard_any *m)
 	case GUARD_TYPE_MAX:
 		break;
 	}
-	if (!freed)
-		g->freed = NULL;
-	return freed;
+	return false;
 }
 
 static void on_readable(evutil_socket_t fd, short what, void *arg)
@@ -358,8 +363,6 @@ void guard_client_free(struct guard_client *g)
 
 	if (!g)
 		return;
-	if (g->freed)
-		*g->freed = true;
 	while (!TAILQ_EMPTY(&g->calls))
 		free(guard_client_take_call(g));
 	while ((p = STAILQ_FIRST(&g->packets)) != NULL) {
@@ -371,5 +374,7 @@ void guard_client_free(struct guard_client *g)
 	event_free(g->stall);
 	event_free(g->gone);
 	(void)close(g->fd);
-	free(g);
+	g->dead = true;
+	if (g->busy == 0)
+		free(g);
 }

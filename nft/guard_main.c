@@ -68,6 +68,7 @@ static int guard_send_held(const struct xsk *x)
 		m.msg_control = anc.room;
 		m.msg_controllen = CMSG_SPACE(x->n * sizeof(int));
 		c = CMSG_FIRSTHDR(&m);
+		REQUIRE(c != NULL);
 		c->cmsg_level = SOL_SOCKET;
 		c->cmsg_type = SCM_RIGHTS;
 		c->cmsg_len = CMSG_LEN(x->n * sizeof(int));

@@ -5,8 +5,9 @@
  * only a kernel that lost the answer lets it pass. */
 #pragma once
 
-#include <libmnl/libmnl.h>
 #include <linux/netlink.h>
+
+#include <libmnl/libmnl.h>
 
 #include "nft/guard_msg.h"
 

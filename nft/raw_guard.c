@@ -30,7 +30,7 @@ static void raw_guard_chain(struct batch *b, const char *const *names, size_t n)
 	devices = mnl_attr_nest_start(m, NFTA_HOOK_DEVS);
 	if (!names)
 		mnl_attr_put_strz(m, DEVICE_PREFIX, "");
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; names && i < n; i++)
 		mnl_attr_put_strz(m, NFTA_DEVICE_NAME, names[i]);
 	mnl_attr_nest_end(m, devices);
 	mnl_attr_nest_end(m, hook);

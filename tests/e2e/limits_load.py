@@ -125,9 +125,9 @@ def download(bed, seconds):
 
 def limit_connections_at_the_limit(bed):
     """Half of what descriptors allow are clients; the next one waits, and is served later."""
-    e = start(bed, "few", before="prlimit --nofile=104:104")
+    e = start(bed, "few", before="prlimit --nofile=232:232")
     thread, result = download(bed, 2)
-    open_ones = [bed.dial("127.0.0.1", e.port) for _ in range(19)]  # (104 - 64) / 2, with download
+    open_ones = [bed.dial("127.0.0.1", e.port) for _ in range(19)]  # (232 - 192) / 2, with download
     want_ok(bed.talk(open_ones.pop(), request()), "the last that fits")
     open_ones.append(bed.dial("127.0.0.1", e.port))
     time.sleep(0.1)
