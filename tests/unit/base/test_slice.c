@@ -24,6 +24,7 @@ static void test_case_is_ignored_for_ascii_letters_only(void **state)
 		{"Host", "hOST", true},
 		{"host", "hosu", false},
 		{"host", "hos", false},
+		{"hos", "host", false},
 		{"a-z", "A-Z", true},
 		{"@", "`", false},
 		{"[", "{", false},
