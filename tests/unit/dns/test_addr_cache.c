@@ -223,10 +223,34 @@ static void test_static_names_past_the_ceiling_are_counted_and_left_out(void **s
 	addr_cache_free(c);
 }
 
+static void test_sweep_drops_what_is_over_and_nothing_else(void **state)
+{
+	static const struct netaddr a = {{[10] = 0xff, 0xff, 1, 0, 0, 1}};
+	struct addr_cache *c = addr_cache_new();
+	static const char *const names[] = {"a.test", "b.test", "c.test"};
+	struct addr_entry *e;
+	size_t i;
+
+	clock_fake(1000000, 1);
+	for (i = 0; i < ARRAY_LEN(names); i++) {
+		e = addr_entry_new(0, &a, 1, false);
+		e->expires_ms = 1000 + i;
+		(void)addr_cache_put(c, slice_str(names[i]), e);
+		addr_entry_unref(e);
+	}
+	assert_int_equal(addr_cache_sweep(c), 2);
+	assert_null(addr_cache_peek(c, SLICE("a.test")));
+	assert_non_null(addr_cache_peek(c, SLICE("b.test")));
+	clock_fake(2000000, 1);
+	assert_int_equal(addr_cache_sweep(c), 0);
+	addr_cache_free(c);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_families_alternate_without_doubles),
+		cmocka_unit_test(test_sweep_drops_what_is_over_and_nothing_else),
 		cmocka_unit_test(test_32_addresses_are_kept_of_more),
 		cmocka_unit_test(test_answer_is_found_until_its_last_millisecond),
 		cmocka_unit_test(test_oldest_name_leaves_at_the_ceiling),

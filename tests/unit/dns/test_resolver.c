@@ -506,10 +506,50 @@ static void test_names_that_cannot_be_are_no_names(void **state)
 #define T(name) cmocka_unit_test_setup_teardown(name, fixture_setup, fixture_teardown)
 #define T_V4(name) cmocka_unit_test_setup_teardown(name, fixture_setup_v4, fixture_teardown)
 
+static void learn(struct fixture *f, const char *name, const char *addr, uint32_t ttl_s)
+{
+	struct netaddr a;
+
+	assert_true(netaddr_parse(slice_str(addr), &a));
+	resolver_learn(f->resolver, slice_str(name), &a, 1, ttl_s);
+}
+
+static void test_what_the_gate_learned_is_found_without_a_question(void **state)
+{
+	struct fixture *f = *state;
+
+	learn(f, "six.test", "2::9", 60); /* alone: the IPv4 addresses would be missed */
+	assert_false(is_found(f, "six.test"));
+	learn(f, "a.test", "1.0.0.9", 60);
+	check_found(f, "a.test", 0, "1.0.0.9");
+	learn(f, "a.test", "2::9", 300);
+	check_found(f, "a.test", 0, "2::9 1.0.0.9");
+	learn(f, "a.test", "1.0.0.8", 300);
+	check_found(f, "a.test", 0, "2::9 1.0.0.8");
+	/* The IPv6 address came in with one that had 60 s, and so it stays. */
+	check_kept_ms(f, "a.test", 60000);
+	learn(f, "b.test", "1.0.0.9", 0);
+	check_kept_ms(f, "b.test", 1000);
+	learn(f, "c.test", "1.0.0.9", 100000);
+	check_kept_ms(f, "c.test", 300000);
+	assert_int_equal(f->first.n_questions, 0);
+}
+
+static void test_learned_ipv6_is_not_offered_without_a_route(void **state)
+{
+	struct fixture *f = *state;
+
+	learn(f, "a.test", "1.0.0.9", 60);
+	learn(f, "a.test", "2::9", 60);
+	check_found(f, "a.test", 0, "1.0.0.9");
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		T(test_both_families_are_asked_and_alternate),
+		T(test_what_the_gate_learned_is_found_without_a_question),
+		T_V4(test_learned_ipv6_is_not_offered_without_a_route),
 		T_V4(test_without_route_ipv6_is_neither_asked_nor_offered),
 		T(test_answer_is_kept_for_its_ttl_within_bounds),
 		T(test_the_shortest_ttl_counts),
