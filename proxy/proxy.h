@@ -101,7 +101,8 @@ void proxy_listen(struct proxy *px, int fd);
 void proxy_drain(struct proxy *px);
 /* Connections that still have an exchange or a tunnel. */
 size_t proxy_busy(const struct proxy *px);
-/* For those who refuse: tells whoever asked to be told, where the reason is the name. */
+/* For those who refuse: tells whoever asked to be told, where the reason is the name. target: NULL
+ * where none was named. */
 void proxy_tell_denied(const struct proxy *px, enum reason reason, const struct authority *target);
 /* Ends every connection (audit lines say SHUTDOWN) and frees. */
 void proxy_free(struct proxy *px);

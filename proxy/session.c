@@ -248,8 +248,7 @@ void session_note(struct session *s, enum reason reason, const char *detail)
 	};
 
 	audit_note(s->px->audit, &e, NULL);
-	if (s->has_pinned)
-		proxy_tell_denied(s->px, reason, &s->pinned);
+	proxy_tell_denied(s->px, reason, s->has_pinned ? &s->pinned : NULL);
 	log_info("session", "%s:%u: %s%s%s", s->has_pinned ? s->pinned.name : "(no name)", s->port,
 		reason_text(reason), detail ? ": " : "", detail ? detail : "");
 }
