@@ -425,13 +425,13 @@ class Agent:
     """A process in the box that runs Python texts, one after the other, as some user."""
 
     CODE = """
-import os, sys, json, socket, struct, time
+import ctypes, json, mmap, os, socket, struct, sys, threading, time
 # Here and not before: this interpreter may lie where only root can execute it.
 if uid := int(sys.argv[1]):
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
-scope = {"os": os, "socket": socket, "struct": struct, "time": time}
+scope = {m.__name__: m for m in (ctypes, mmap, os, socket, struct, threading, time)}
 while True:
     line = sys.stdin.readline()
     if not line:
