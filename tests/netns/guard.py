@@ -60,7 +60,7 @@ def refused(agent, addr, port, kind=socket.SOCK_STREAM):
 
 def fresh(bed, entries=POLICY, **o):
     """The one guard of this script, with this ruleset."""
-    if getattr(bed, "guard", None) is None:
+    if bed.guard is None:
         bed.flush()
         bed.guard = Guard(bed)
     want(bed.guard.apply(entries, **o), 0, "apply")

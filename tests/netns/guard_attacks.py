@@ -5,7 +5,9 @@ Run as root with Docker's default capabilities (CAP_NET_RAW among them) and as n
 what a tap behind the box saw. A probe counts only if it left in the control column, where our tables
 and sockets are gone. Bed: guardbed.py; rules: guard.py.
 """
+import json
 import os
+import re
 import socket
 import sys
 import time
@@ -55,10 +57,9 @@ def icmp(src, dst, kind, code, data):
         return whole(src, dst, 58, struct.pack("!BBH", kind, code, 0) + data, 2)
     m = struct.pack("!BBH", kind, code, 0) + data
     return m[:2] + struct.pack("!H", sum16(m)) + m[4:]
-def raw(packet, dst, device=None):
+def raw(packet, dst):
     s = socket.socket(socket.AF_INET6 if ":" in dst else socket.AF_INET, socket.SOCK_RAW, 255)
-    if device:
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device)
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
     s.sendto(packet, (dst, 0))
 def send_udp(dst, port, data, sport=0, **o):
     s = socket.socket(socket.AF_INET6 if ":" in dst else socket.AF_INET, socket.SOCK_DGRAM)
@@ -90,7 +91,7 @@ def xdp(device, data):
         raise OSError(ctypes.get_errno(), "bind of AF_XDP")
     tx[where[6]:where[6] + 16] = struct.pack("QII", 0, len(data), 0)
     tx[where[4]:where[4] + 4] = struct.pack("I", 1)
-    s.sendto(b"", socket.MSG_DONTWAIT, ()) if False else libc.send(s.fileno(), b"", 0, 0x40)
+    libc.send(s.fileno(), b"", 0, 0x40)
     keep.append((s, area, tx))
 keep = []
 """
@@ -171,9 +172,7 @@ probe("reversed-spoof-icmp", """
 raw(ip({evil!r}, {good!r}, {icmp}, icmp({evil!r}, {good!r}, {echo}, 0, b'\\0\\7\\0\\1')), {good!r})
 raw(ip({good!r}, {evil!r}, {icmp}, icmp({good!r}, {evil!r}, {echo_reply}, 0, b'\\0\\7\\0\\1' + T)), {evil!r})""")
 probe("foreign-source-to-allowed", "raw(ip({evil!r}, {good!r}, 17, udp({evil!r}, {good!r}, 1, 5000, T)), {good!r})")
-probe("resolver-port-taken", """
-os.write(1, b'')
-send_udp({evil!r}, 53, T, sport={own_port})""", "nobody")
+probe("resolver-port-taken", "send_udp({evil!r}, 53, T, sport={own_port})", "nobody")
 probe("segment-into-our-flow", "raw(ip({src!r}, {evil!r}, 6, tcp({src!r}, {evil!r}, {live_port}, 5000, 24, T, {seq}, {ack})), {evil!r})")
 probe("reset-into-our-flow", "raw(ip({src!r}, {evil!r}, 6, tcp({src!r}, {evil!r}, {live_port}, 5000, 20, T, {seq}, {ack})), {evil!r})")
 probe("icmp-error-about-our-flow", """
@@ -196,7 +195,7 @@ s.sendto(ip({src!r}, {good!r}, 17, T + b'x' * 8, frag=0x0010), ({good!r}, 0))"""
 probe("fragment-header", "raw(ip({src!r}, {good!r}, 44, b'\\x11\\0\\0\\x01\\0\\0\\0\\7' + udp({src!r}, {good!r}, 6008, 53, T)), {good!r})", families=(6,))
 for what, kind, head in (("routing-header", 43, "b'\\x11\\0\\4\\0\\0\\0\\0\\0'"), ("destination-options", 60, "b'\\x11\\0\\1\\4\\0\\0\\0\\0'"), ("hop-by-hop", 0, "b'\\x11\\0\\1\\4\\0\\0\\0\\0'")):
     probe(what, f"raw(ip({{src!r}}, {{good!r}}, {kind}, {head} + udp({{src!r}}, {{good!r}}, 6009, 53, T)), {{good!r}})", families=(6,))
-probe("loose-source-route", "send_udp({good!r}, 5000, T, options={{(0, socket.IP_OPTIONS): b'\\x83\\7\\4' + p4({evil!r}) + b'\\0'}})", "nobody", families=(4,))
+probe("loose-source-route", "send_udp({good!r}, 5000, T, options={{(0, socket.IP_OPTIONS): b'\\x83\\7\\4' + p4({evil!r}) + b'\\0'}})", families=(4,))
 probe("record-route-raw", "raw(ip({src!r}, {good!r}, 17, udp({src!r}, {good!r}, 6010, 5000, T), options=b'\\7\\7\\4\\0\\0\\0\\0\\0'), {good!r})", families=(4,))
 for proto in (2, 4, 33, 41, 47, 50, 51, 103, 132, 136, 255):
     probe(f"protocol-{proto}", f"raw(ip({{src!r}}, {{good!r}}, {proto}, T * 4), {{good!r}})", families=(4, 6) if proto in (33, 41, 47, 50, 132) else (4,))
@@ -219,23 +218,16 @@ probe("packet-socket-dgram", """
 s = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM)
 s.sendto(ip({src!r}, {evil!r}, 17, udp({src!r}, {evil!r}, 6013, 5000, T)), ('wan', {ether}, 0, 0, {mac!r}))""")
 probe("packet-socket-on-lo-forwarded", "frame('lo', {ether}, ip({good!r}, {evil!r}, 17, udp({good!r}, {evil!r}, 6014, 5000, T)), b'\\0' * 6)")
-probe("xdp-on-the-device", "xdp('wan', {mac!r} + b'\\x02\\0\\0\\0\\0\\1' + struct.pack('!H', {ether}) + ip({src!r}, {evil!r}, 17, udp({src!r}, {evil!r}, 6015, 5000, T)))")
-probe("xdp-on-lo-forwarded", "xdp('lo', b'\\0' * 12 + struct.pack('!H', {ether}) + ip({good!r}, {evil!r}, 17, udp({good!r}, {evil!r}, 6016, 5000, T)))")
+probe("xdp-on-the-device", "xdp('wan', {mac!r} + b'\\x02\\0\\0\\0\\0\\1' + struct.pack('!H', {ether}) + ip({src!r}, {evil!r}, 17, udp({src!r}, {evil!r}, 6015, 5000, T)))", "once")
+probe("xdp-on-lo-forwarded", "xdp('lo', b'\\0' * 12 + struct.pack('!H', {ether}) + ip({good!r}, {evil!r}, 17, udp({good!r}, {evil!r}, 6016, 5000, T)))", "once")
 
 
 class Battery:
     def __init__(self, bed):
         self.bed, self.agents = bed, {}
-        self.root = Agent(bed, 0)
         with Inside(bed.net):
-            mac = open("/sys/class/net/lan/address").read() if False else \
-                guardbed.run("cat", "/proc/self/net/dev") and self.mac_of(bed)
-        self.mac = bytes.fromhex(mac.strip().replace(":", ""))
-
-    @staticmethod
-    def mac_of(bed):
-        import json
-        return json.loads(guardbed.run("ip", "-j", "link", "show", "lan"))[0]["address"]
+            link = json.loads(guardbed.run("ip", "-j", "link", "show", "lan"))[0]
+        self.mac = bytes.fromhex(link["address"].replace(":", ""))
 
     def agent(self, user):
         if user == "once" or user not in self.agents:
@@ -294,15 +286,20 @@ result = [live.getsockname()[1], left]
             except OSError as e:
                 why[name] = str(e).replace("[Errno 0] ", "")
             time.sleep(0.03)
+            if user == "once":  # what it holds, such as a queue, must not last
+                agent.process.kill()
+                agent.process.wait()
             out[name] = self.bed.tap.has(
                 (lambda d, s=seen, w=where: s(d, w)) if seen else token)
         return out, why
 
     def marks(self):
         text = self.bed.nft("list", "table", "inet", "opensandbox", check=False)
-        import re
         found = sorted({int(m, 16) for m in re.findall(r"ct mark (?:set )?0x([0-9a-f]+)", text)})
         return found or [1]
+
+
+ONLY = os.environ.get("PROBES", "").split()
 
 
 def battery(bed, names=()):
@@ -319,6 +316,9 @@ def battery(bed, names=()):
     bed.guard = Guard(bed)
     if bed.guard.apply(POLICY) != 0:
         raise Failed("apply")
+    queues = bed.guard.state()["queues"]
+    if queues[0] != "in_place":
+        raise Failed(f"queues: {queues}")
     loaded, why = b.run("l", names)
     return control, loaded, why_control, why
 
@@ -339,7 +339,148 @@ def case_attacks(bed):
         raise Failed(f"only {len(counted)} probes were seen to get through without the rules")
 
 
-ONLY = os.environ.get("PROBES", "").split()
+def with_and_without(bed, attack, what):
+    """attack() tells how much got through: more than none without the rules, none with them."""
+    bed.flush()
+    free = attack()
+    bed.guard = Guard(bed)
+    if bed.guard.apply(POLICY) != 0:
+        raise Failed("apply")
+    bed.sidecar()
+    held = attack()
+    print(f"  {what}: {free} without, {held} with the rules")
+    if not free:
+        raise Failed(f"{what}: nothing got through without the rules")
+    if held:
+        raise Failed(f"{what}: {held} got through")
+
+
+def case_answers_to_what_others_opened(bed):
+    def attack():
+        seen = 0
+        for f in (4, 6):
+            family = socket.AF_INET6 if f == 6 else socket.AF_INET
+            server = Agent(bed, NOBODY)
+            server.do(f"s = socket.socket({int(family)}, 2); s.bind(('', 7200)); s.settimeout(1)")
+            with Inside(bed.net):
+                u = socket.socket(family, socket.SOCK_DGRAM)
+                u.bind((EVIL[f], 7201))
+                u.sendto(b"ask", (BOX[f], 7200))
+            bed.tap.clear()
+            try:
+                server.do("d, w = s.recvfrom(10); s.sendto(b'<the answer>', w)")
+            except OSError:
+                pass
+            time.sleep(0.05)
+            seen += bed.tap.has(b"<the answer>")
+            server.process.kill()
+        return seen
+    with_and_without(bed, attack, "answers to UDP from an address that is not allowed")
+
+
+def case_conntrack_is_not_filled_from_lo(bed):
+    """Raw packets on lo, from our listeners' ports too: entries that they leave."""
+    def attack():
+        agent = Agent(bed, 0)
+        agent.do(PRELUDE)
+        before = entries()
+        agent.do("""
+for i in range(3000):
+    a, b = f"127.{1 + i // 250}.0.{1 + i % 250}", "127.0.0.1"
+    for sport, proto in ((1000 + i, 17), (15353, 17), (18081, 6), (15353, 6), (2000 + i, 6)):
+        try:
+            raw(ip(a, b, proto, udp(a, b, sport, 9, b"x") if proto == 17 else
+                   tcp(a, b, sport, 10 + i, 16, b"x")), b)
+        except OSError:
+            pass
+""")
+        agent.process.kill()
+        return max(0, entries() - before - 50)
+
+    def entries():
+        with Inside(bed.box):
+            return int(open("/proc/sys/net/netfilter/nf_conntrack_count").read())
+    bed.flush()
+    # Conntrack works only where some rule asks for it: the control has one that does.
+    bed.nft("-f", "-", text="table inet other { chain c { type filter hook output priority 0; "
+            "ct state new counter; }; }")
+    with_and_without(bed, attack, "conntrack entries of 15,000 packets on lo")
+    bed.nft("delete", "table", "inet", "other")
+    with Inside(bed.net):
+        api = socket.create_connection((BOX[4], guardbed.API), 2)
+    if api.recv(4) != b"own:":
+        raise Failed("the API does not answer")
+
+
+def case_queues_are_held_while_the_guard_is_dead(bed):
+    def attack():
+        got = 0
+        agent = Agent(bed, 0)
+        agent.do(PRELUDE)
+        for device in ("wan", "lo"):
+            try:
+                agent.do(f"xdp({device!r}, b'x' * 60)")
+                got += 1
+            except OSError:
+                pass
+        agent.process.kill()
+        agent.process.wait()
+        return got
+
+    bed.flush()
+    if not attack():
+        raise Failed("no queue could be taken without us")
+    guard = bed.guard = Guard(bed)
+    if guard.apply(POLICY) != 0:
+        raise Failed("apply")
+    guard.kill()
+    if attack():
+        raise Failed("a queue was taken while the guard was dead")
+    bed.guard = Guard(bed, held=guard.copies)
+    if bed.guard.apply(POLICY) != 0 or bed.guard.state()["queues"] != ("in_place", 0):
+        raise Failed(f"after the restart: {bed.guard.state()}")
+
+
+def case_a_queue_taken_before_us_is_an_alarm(bed):
+    bed.flush()
+    agent = Agent(bed, 0)
+    agent.do(PRELUDE)
+    agent.do("xdp('wan', b'x' * 60)")
+    bed.guard = Guard(bed)
+    if bed.guard.apply(POLICY) != 0:
+        raise Failed("apply")
+    state = bed.guard.state()
+    agent.process.kill()
+    agent.process.wait()
+    if (state["queues"][0], state["taken"], state["held"]) != ("lost", 1, 1):
+        raise Failed(f"{state}")
+
+
+def case_marks_of_a_guard_before_do_not_pass(bed):
+    """A flow that an older ruleset allowed, after the guard has been killed and started anew."""
+    bed.flush()
+    bed.guard = Guard(bed)
+    wide = POLICY + [entry("allow", EVIL[4])]
+    if bed.guard.apply(wide) != 0:
+        raise Failed("apply")
+    nobody = Agent(bed, NOBODY)
+    nobody.do(f"s = socket.socket(socket.AF_INET, 2); s.connect(({EVIL[4]!r}, 5000)); s.send(b'1')")
+    bed.guard.kill()
+    nobody.do("s.send(b'<still allowed>')")
+    time.sleep(0.05)
+    if not bed.tap.has(b"<still allowed>"):
+        raise Failed("the rules did not outlive the guard")
+    bed.guard = Guard(bed, held=bed.guard.copies)
+    if bed.guard.apply(POLICY) != 0:
+        raise Failed("apply")
+    try:
+        nobody.do("s.send(b'<not any more>')")
+    except OSError:
+        pass
+    time.sleep(0.05)
+    if bed.tap.has(b"<not any more>"):
+        raise Failed("a flow of the ruleset before the restart goes on")
+
 
 if __name__ == "__main__":
     guardbed.main(globals())

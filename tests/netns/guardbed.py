@@ -276,6 +276,10 @@ class Guard:
             s.close()
         return self.process.wait(WAIT_S)
 
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
 
 # ---- the namespaces
 
@@ -311,7 +315,7 @@ class Bed:
     def __init__(self, top):
         self.top, self.processes = top, []
         self.net = self.box = self.cgroup = None
-        self.worker = None
+        self.worker = self.guard = None
 
     def start(self):
         home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
@@ -404,7 +408,13 @@ class Bed:
             return run("nft", *args, text=text, check=check)
 
     def flush(self):
-        """No tables of ours: the control."""
+        """No guard, no tables and no sockets of ours: the control."""
+        if self.guard:
+            self.guard.kill()
+            for fd in self.guard.copies:
+                os.close(fd)
+            self.guard = None
+            time.sleep(0.1)  # the kernel gives queues back a little later
         self.nft("delete", "table", "inet", "opensandbox", check=False)
         self.nft("delete", "table", "netdev", "rawguard", check=False)
 
