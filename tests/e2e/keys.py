@@ -15,7 +15,7 @@ import casebed
 from casebed import Failed, ok, until, want, want_403, want_in, want_ok, want_out
 from limitbed import start
 
-K = b"sk-real-0001-" + "".join(random.choices(string.ascii_uppercase, k=12)).encode()
+K = b"sk-real-" + "".join(random.choices(string.ascii_uppercase, k=17)).encode()
 K_KNOWN = b"sk-known-" + "".join(random.choices(string.ascii_letters, k=12)).encode()  # to the client
 PH = b"ph-model-0001"
 HOST = "api.model.test"
