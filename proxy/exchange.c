@@ -305,7 +305,7 @@ void exchange_body(struct exchange *ex, struct slice content)
 	upstream_send_body(ex->upstream, content);
 }
 
-void exchange_end(struct exchange *ex, const struct fields *trailers)
+void exchange_end(struct exchange *ex, struct fields *trailers)
 {
 	ex->request_ended = true;
 	if (ex->state == EXCHANGE_COLLECT) {
@@ -313,6 +313,7 @@ void exchange_end(struct exchange *ex, const struct fields *trailers)
 		exchange_start(ex);
 		return;
 	}
+	keyed_request_trailers(ex, trailers);
 	if (ex->upstream)
 		upstream_send_end(ex->upstream, trailers);
 }

@@ -112,8 +112,8 @@ void exchange_refuse(struct exchange *ex, enum reason reason, const char *detail
 /* True while content may be handed in. */
 bool exchange_wants_body(const struct exchange *ex);
 void exchange_body(struct exchange *ex, struct slice content);
-/* trailers may be NULL. Followed by exchange_flush_upstream. */
-void exchange_end(struct exchange *ex, const struct fields *trailers);
+/* trailers may be NULL, and lose what may not go out. Followed by exchange_flush_upstream. */
+void exchange_end(struct exchange *ex, struct fields *trailers);
 /* Sends the origin what body and end gathered; once an event. */
 void exchange_flush_upstream(struct exchange *ex);
 /* The client took what it was sent. */

@@ -95,6 +95,9 @@ bool keyed_proof(struct exchange *ex, bool verified);
  * Returns the bytes written. */
 size_t keyed_write_target(struct exchange *ex, struct conn *c);
 size_t keyed_write_fields(struct exchange *ex, const struct fields *f, struct conn *c);
+/* A request's trailers: those that may not go out are taken away. There is nobody left to be told.
+ */
+void keyed_request_trailers(const struct exchange *ex, struct fields *trailers);
 /* The collected body's length as sent, and the body. */
 uint64_t keyed_body_len(const struct exchange *ex, const struct h1_head *h);
 void keyed_write_body(struct exchange *ex, const struct h1_head *h, struct conn *c);

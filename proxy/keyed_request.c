@@ -74,11 +74,24 @@ static bool field_forwards(struct slice name)
 		name_is(slice_first(name, prefix.len), prefix);
 }
 
+/* What the client says in such a field is not for the origin while a binding matches. */
+static bool field_is_ours(const struct keyed *k, const struct field *x)
+{
+	return k->binding && (binding_sets_field(k->binding, x->name) || field_forwards(x->name));
+}
+
 /* A placeholder that the request's binding does not own. */
 static bool field_has_foreign(const struct keyed *k, const struct field *x)
 {
 	return substitute_find_placeholder(k->view, k->binding, x->name).len > 0 ||
 		substitute_find_placeholder(k->view, k->binding, x->value).len > 0;
+}
+
+/* A key that the request's binding does not own. */
+static bool field_has_key(const struct keyed *k, const struct field *x)
+{
+	return substitute_find_key(k->view, k->binding, x->name).len > 0 ||
+		substitute_find_key(k->view, k->binding, x->value).len > 0;
 }
 
 /* Towards a bound host an answer must be readable and whole: a key can be fetched a byte at a time.
@@ -104,7 +117,7 @@ static void keyed_write_field(struct exchange *ex, const struct field *x, struct
 		return;
 	if (k->body && x->id == FIELD_EXPECT)
 		return; /* the client was told to go on by us */
-	if (k->binding && (binding_sets_field(k->binding, x->name) || field_forwards(x->name)))
+	if (field_is_ours(k, x))
 		return;
 	if (k->strip && field_has_foreign(k, x))
 		return;
@@ -144,6 +157,29 @@ size_t keyed_write_fields(struct exchange *ex, const struct fields *f, struct co
 		conn_sink_put(&sink, SLICE("\r\n"));
 	}
 	return sink.len;
+}
+
+/* Some origins read a trailer as a field, so what no field may bring no trailer may. Its content is
+ * out by now: what is not taken away cannot be refused. */
+static bool trailer_stays_here(const struct exchange *ex, const struct field *x)
+{
+	const struct keyed *k = &ex->keyed;
+	bool deny = ex->px->config.placeholders != PROXY_PLACEHOLDERS_PASS;
+
+	return field_is_ours(k, x) || field_has_key(k, x) || (deny && field_has_foreign(k, x)) ||
+		(k->own_credentials_out && field_is_credential(x->name));
+}
+
+void keyed_request_trailers(const struct exchange *ex, struct fields *trailers)
+{
+	size_t n = 0;
+
+	if (!ex->keyed.view || !trailers)
+		return;
+	for (size_t i = 0; i < trailers->n; i++)
+		if (!trailer_stays_here(ex, &trailers->v[i]))
+			trailers->v[n++] = trailers->v[i];
+	trailers->n = n;
 }
 
 static struct slice media_type(const struct h1_head *h)

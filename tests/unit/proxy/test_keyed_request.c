@@ -278,6 +278,92 @@ static void test_expect_passes_where_nothing_is_collected(void **state)
 	assert_non_null(strstr(b->out, "\r\nContent-Length: 1\r\n\r\n"));
 }
 
+/* Trailers of a POST, and those that go out, `name: value,` each. under: a write under the rule. */
+struct trailers_row {
+	const char *host, *line, *trailers, *want;
+	bool under;
+};
+
+static void run_trailers(
+	struct keyed_bed *b, const struct trailers_row *row, enum proxy_placeholders placeholders)
+{
+	struct fields *f = xcalloc(1, sizeof(*f));
+	struct slice rest = slice_str(row->trailers);
+	char got[512] = "";
+
+	b->px.config.placeholders = placeholders;
+	b->px.config.read_only = row->under;
+	keyed_bed_request(b, row->host, row->line, "Transfer-Encoding: chunked\r\n");
+	b->ex.admission.write = row->under;
+	assert_int_equal(keyed_bed_admit(b), REASON_ALLOWED);
+	while (rest.p && rest.len > 0) {
+		struct slice value = slice_cut(&rest, ',');
+
+		f->v[f->n].name = slice_cut(&value, ':');
+		f->v[f->n++].value = value;
+	}
+	keyed_request_trailers(&b->ex, f);
+	for (size_t i = 0; i < f->n; i++) {
+		size_t at = strlen(got);
+
+		(void)snprintf(got + at, sizeof(got) - at, "%.*s:%.*s,", SLICE_FMT(f->v[i].name),
+			SLICE_FMT(f->v[i].value));
+	}
+	if (strcmp(got, row->want) != 0)
+		fail_msg("%s %s %s: %s", row->host, row->line, row->trailers, got);
+	free(f);
+}
+
+static void test_trailers_bring_nothing_that_no_field_may(void **state)
+{
+	static const struct trailers_row rows[] = {
+		{"api.test", "POST /v1/x", "A:1,B:2,", "A:1,B:2,", false},
+		{"api.test", "POST /v1/x", "authorization:own,A:1,AUTHORIZATION:own,", "A:1,",
+			false},
+		{"wide.test", "POST /x", "A:1,X_Api-key:own,", "A:1,", false},
+		{"wide.test", "POST /x", "Forwarded:h,X_Forwarded-For:h,X-Host:h,B:2,", "B:2,",
+			false},
+		/* its own credentials: only on a write under the rule */
+		{"api.test", "POST /v1/x", "X_Api_Key:own,A:1,Cookie:own,", "A:1,", true},
+		{"api.test", "POST /v1/x", "X_Api_Key:own,", "X_Api_Key:own,", false},
+		/* keys of others, and its own ones */
+		{"api.test", "POST /v1/x", "A:" OTHER ",B:" KEY ",C:3,", "B:" KEY ",C:3,", false},
+		{"api.test", "POST /v1/x", OTHER ":1,C:3,", "C:3,", false},
+		{"free.test", "POST /x", "A:" KEY ",C:3," KEY ":1,", "C:3,", false},
+		{"api.test", "POST /none", "A:" KEY ",C:3,", "C:3,", false},
+		/* placeholders of others, and its own ones */
+		{"api.test", "POST /s/x", "A:ph-else-0003,B:ph-model-0001,", "B:ph-model-0001,",
+			false},
+		{"free.test", "POST /x", "A:ph-else-0003,ph-model-0001:1,C:3,", "C:3,", false},
+	};
+	static const struct trailers_row pass = {
+		"free.test", "POST /x", "A:ph-else-0003,B:" KEY ",", "A:ph-else-0003,", false};
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		run_trailers(*state, &rows[i], PROXY_PLACEHOLDERS_DENY);
+		run_trailers(*state, &rows[i], PROXY_PLACEHOLDERS_STRIP);
+	}
+	run_trailers(*state, &pass, PROXY_PLACEHOLDERS_PASS);
+}
+
+static void test_without_a_vault_trailers_are_as_they_were(void **state)
+{
+	struct keyed_bed *b = *state;
+	struct fields *f = xcalloc(1, sizeof(*f));
+
+	keyed_bed_request(b, "api.test", "POST /v1/x", "Transfer-Encoding: chunked\r\n");
+	f->n = 1;
+	f->v[0].name = SLICE("Authorization");
+	f->v[0].value = SLICE(KEY);
+	keyed_request_trailers(&b->ex, f);
+	assert_int_equal(f->n, 1);
+	assert_int_equal(keyed_bed_admit(b), REASON_ALLOWED);
+	keyed_request_trailers(&b->ex, NULL);
+	keyed_request_trailers(&b->ex, f);
+	assert_int_equal(f->n, 0);
+	free(f);
+}
+
 /* The head is composed in locked memory, and nothing of it stays there. */
 static void test_scratch_is_locked_and_wiped(void **state)
 {
@@ -308,6 +394,8 @@ int main(void)
 		TEST(test_own_credentials_stay_here_on_a_write),
 		TEST(test_collected_content_goes_out_with_its_new_length),
 		TEST(test_expect_passes_where_nothing_is_collected),
+		TEST(test_trailers_bring_nothing_that_no_field_may),
+		TEST(test_without_a_vault_trailers_are_as_they_were),
 		TEST(test_scratch_is_locked_and_wiped),
 	};
 
