@@ -9,6 +9,8 @@
 /* Query parameters that carry a credential where an API takes one there. */
 static const struct slice credential_parameters[] = {SLICE("key"), SLICE("api_key"),
 	SLICE("apikey"), SLICE("api-key"), SLICE("access_token"), SLICE("token"), SLICE("auth"),
+	SLICE("private_token"), SLICE("job_token"), SLICE("subscription-key"), SLICE("sig"),
+	SLICE("x-amz-signature"), SLICE("x-amz-security-token"), SLICE("x-goog-signature"),
 	SLICE("client_secret")};
 
 /* Is name, percent-decoded as an origin reads it, equal to want (lower case)? */
@@ -36,13 +38,23 @@ static bool parameter_is_credential(struct slice name)
 	return false;
 }
 
-/* A credential in the query that the binding does not put there is the sandbox's own. */
+static struct slice query_next(struct slice *query)
+{
+	size_t at = 0;
+
+	while (at < query->len && query->p[at] != '&' && query->p[at] != ';')
+		at++;
+	return slice_cut(query, at < query->len ? query->p[at] : '&');
+}
+
+/* A credential in the query that the binding does not put there is the sandbox's own. Some origins
+ * split at `;`, too. */
 static bool query_has_own_credential(const struct exchange *ex, struct slice query)
 {
 	const struct binding *b = ex->keyed.binding;
 
 	while (query.p && query.len > 0) {
-		struct slice rest = slice_cut(&query, '&');
+		struct slice rest = query_next(&query);
 		struct slice name = slice_cut(&rest, '=');
 
 		if (!parameter_is_credential(name) || !rest.p || rest.len == 0)

@@ -57,7 +57,8 @@ static bool field_is_credential(struct slice name)
 		SLICE("x-api-key"), SLICE("api-key"), SLICE("apikey"), SLICE("x-auth-token"),
 		SLICE("x-access-token"), SLICE("x-goog-api-key"), SLICE("private-token"),
 		SLICE("x-amz-security-token"), SLICE("openai-organization"),
-		SLICE("openai-project")};
+		SLICE("openai-project"), SLICE("ocp-apim-subscription-key"), SLICE("job-token"),
+		SLICE("deploy-token"), SLICE("cf-aig-authorization")};
 
 	for (size_t i = 0; i < ARRAY_LEN(names); i++)
 		if (name_is(name, names[i]))

@@ -268,7 +268,13 @@ static void test_own_credential_in_the_query_of_a_bound_write(void **state)
 		{"POST /v1/x?access_token=own", true}, {"POST /v1/x?token=own", true},
 		{"POST /v1/x?auth=own", true}, {"POST /v1/x?client_secret=own", true},
 		{"POST /v1/x?KEY=own", true}, {"POST /v1/x?a=1&b&=&Access_Token=own&c=2", true},
-		/* as an origin reads the name */
+		{"POST /v1/x?private_token=own", true}, {"POST /v1/x?job_token=own", true},
+		{"POST /v1/x?subscription-key=own", true}, {"POST /v1/x?sig=own", true},
+		{"POST /v1/x?X-Amz-Signature=own", true}, {"POST /v1/x?X-Goog-Signature=own", true},
+		{"POST /v1/x?X-Amz-Security-Token=own", true},
+		/* as an origin splits the query, and reads the name */
+		{"POST /v1/x?a=1;key=own", true}, {"POST /v1/x?;key=own;b=1&c", true},
+		{"POST /v1/x?a=1;b=key;c", false}, {"POST /v1/x?key;=own", false},
 		{"POST /v1/x?k%65y=own", true}, {"POST /v1/x?%41PI%5fkey=own", true},
 		{"POST /v1/x?key%=own&k%6=1&key%zz=1", false}, {"POST /v1/x", false},
 		{"POST /v1/x?", false}, {"POST /v1/x?key", false}, {"POST /v1/x?key=", false},

@@ -168,7 +168,8 @@ static void test_strip_takes_fields_with_a_foreign_placeholder_out(void **state)
 
 static const char *const credential_fields[] = {"Authorization", "Cookie", "X-Api-Key", "Api-Key",
 	"ApiKey", "X-Auth-Token", "X-Access-Token", "X-Goog-Api-Key", "Private-Token",
-	"X-Amz-Security-Token", "OpenAI-Organization", "OpenAI-Project"};
+	"X-Amz-Security-Token", "OpenAI-Organization", "OpenAI-Project",
+	"Ocp-Apim-Subscription-Key", "Job-Token", "Deploy-Token", "Cf-Aig-Authorization"};
 
 /* Does a field of that name go out with a read, or a write, of a binding that does not set it? */
 static bool own_goes_out(struct keyed_bed *b, const char *name, bool write)
