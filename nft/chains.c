@@ -299,9 +299,11 @@ static void chains_fresh(struct chains *c)
 	chains_end(c, NFT_RETURN, NULL);
 	/* On lo only answers of our listeners are tracked, and they are ours or belong to flows
 	 * that are known. Somebody else's packets from those ports would each leave an entry. */
-	r = chains_open(c, "fresh", GUARD_PART_TABLE);
-	expr_oif(r, LO, EXPR_IS);
-	chains_end(c, NF_DROP, NULL);
+	if (tables_has(c->t, GUARD_PART_UNTRACK)) {
+		r = chains_open(c, "fresh", GUARD_PART_UNTRACK);
+		expr_oif(r, LO, EXPR_IS);
+		chains_end(c, NF_DROP, NULL);
+	}
 	if (tables_has(c->t, GUARD_PART_TIMEOUTS)) {
 		r = chains_open(c, "fresh", GUARD_PART_TIMEOUTS);
 		expr_l4proto(r, IPPROTO_TCP);
@@ -586,6 +588,25 @@ static void chains_allow(struct chains *c, bool v6)
 	}
 }
 
+/* Default action allow: all that no rule names, but for special addresses. */
+static void chains_rest(struct chains *c)
+{
+	for (size_t i = 0; i < ARRAY_LEN(chains_families); i++) {
+		const bool v6 = chains_families[i] == NFPROTO_IPV6;
+		const enum tables_set_index set = v6 ? SET_SPECIAL_V6 : SET_SPECIAL_V4;
+		struct expr_rule *r;
+
+		if (!tables_has_set(c->t, set))
+			continue;
+		r = chains_open(c, "egress", GUARD_PART_TABLE);
+		expr_family(r, chains_families[i]);
+		expr_daddr_in(r, v6, tables_sets[set].name, tables_sets[set].id, EXPR_IS);
+		chains_end(c, NFT_GOTO, "refused");
+	}
+	(void)chains_open(c, "egress", GUARD_PART_TABLE);
+	chains_end(c, NFT_GOTO, c->o->accept_rest ? "grant" : "refused");
+}
+
 static void chains_egress(struct chains *c)
 {
 	struct expr_rule *r;
@@ -604,8 +625,7 @@ static void chains_egress(struct chains *c)
 	chains_refuse_ports(c);
 	chains_allow(c, false);
 	chains_allow(c, true);
-	(void)chains_open(c, "egress", GUARD_PART_TABLE);
-	chains_end(c, NFT_GOTO, c->o->accept_rest ? "grant" : "refused");
+	chains_rest(c);
 }
 
 static void chains_redirect(struct chains *c, uint8_t proto, const uint16_t *port, uint16_t to)
@@ -648,7 +668,6 @@ static void chains_nato(struct chains *c)
 	static const uint16_t dns = 53;
 	struct expr_rule *r;
 
-	tables_add_chain(c->t->batch, NFPROTO_INET, TABLES_NAME, &chains_nat, GUARD_PART_REDIRECT);
 	(void)chains_open(c, "nato", chains_pass_part(c));
 	chains_pass(c);
 	chains_end(c, NF_ACCEPT, NULL);
@@ -683,9 +702,6 @@ void chains_build(const struct tables *t)
 		.o = &t->ruleset->options,
 		.rule = {.batch = t->batch, .table = TABLES_NAME, .family = NFPROTO_INET}};
 
-	for (size_t i = 0; c.o->enforce && i < ARRAY_LEN(chains_all); i++)
-		tables_add_chain(
-			t->batch, NFPROTO_INET, TABLES_NAME, &chains_all[i], GUARD_PART_TABLE);
 	if (tables_has(t, GUARD_PART_REDIRECT))
 		chains_nato(&c);
 	if (!c.o->enforce)

@@ -483,7 +483,10 @@ int guard_run(struct guard *g)
 	int ret = 0;
 
 	batch_init(&g->batch);
-	g->tables.without[GUARD_PART_LOG] = !g->flows;
+	if (!g->flows) {
+		g->tables.without[GUARD_PART_LOG] = true;
+		guard_set(g, GUARD_PART_LOG, GUARD_REFUSED, g->flows_err);
+	}
 	while (ret == 0) {
 		if (poll(p, ARRAY_LEN(p), GUARD_WATCH_MS / 2) < 0 && errno != EINTR)
 			return -errno;

@@ -22,6 +22,7 @@ struct guard {
 	struct netlink links;  /* questions about devices */
 	struct netlink events; /* devices that come and go */
 	struct flow_log *flows;
+	int flows_err; /* why there is none */
 	struct xsk *xsk;
 	int xsk_err; /* why there is none */
 

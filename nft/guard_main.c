@@ -112,11 +112,11 @@ static int guard_open(struct guard *g, struct flow_log *f, struct errmsg *msg)
 	if (ret < 0)
 		return errmsg_set(
 			msg, ret, "nftables: %s: the kernel needs nf_tables", err_text(ret));
-	ret = flow_log_open(f);
-	if (ret == 0)
+	g->flows_err = flow_log_open(f);
+	if (g->flows_err == 0)
 		g->flows = f;
 	else
-		log_warn("guard", "no record of direct flows (NFLOG): %s", err_text(ret));
+		log_warn("guard", "no record of direct flows (NFLOG): %s", err_text(g->flows_err));
 	return 0;
 }
 

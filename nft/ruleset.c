@@ -57,6 +57,7 @@ bool ruleset_entry_valid(const struct ruleset_entry *e)
 	case RULESET_ALLOW:
 	case RULESET_DENY:
 	case RULESET_DOH:
+	case RULESET_SPECIAL:
 		return true;
 	case RULESET_LEASE:
 		return one && ruleset_lease_valid(e);

@@ -23,6 +23,7 @@ struct policy;
  *                deny holds.
  *   EXEMPT       a resolver (lo) that the sandbox may ask directly, on port 53.
  *   DOH          address range whose TCP 443 is refused.
+ *   SPECIAL      address range that the default action allow does not reach, only a rule.
  *   INSPECT      TCP ports that are redirected to the proxy.
  *   INBOUND      TCP ports on which the sandbox may be reached. */
 #define RULESET_KIND_TABLE(X)   \
@@ -33,7 +34,8 @@ struct policy;
 	X(EXEMPT, "exempt")     \
 	X(DOH, "doh")           \
 	X(INSPECT, "inspect")   \
-	X(INBOUND, "inbound")
+	X(INBOUND, "inbound")   \
+	X(SPECIAL, "special")
 
 enum ruleset_kind {
 #define X(id, text) RULESET_##id,

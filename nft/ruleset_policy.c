@@ -247,43 +247,55 @@ static void spans_add_without(struct spans *out, struct span s, const struct spa
 	spans_add(out, &s);
 }
 
-/* Special addresses, but for those that an IP or CIDR rule allows on some port. */
-static void span_pair_add_special(struct span_pair *deny, const struct span_pair *named)
+/* Special addresses, private ones inside IPv6 forms too, disjoint. */
+static void span_pair_special(struct span_pair *out)
 {
-	for (size_t i = 0; i < ARRAY_LEN(ruleset_special_v4); i++) {
-		struct span s = cidr_span(&ruleset_special_v4[i], 0);
-
-		spans_add_without(&deny->v4, s, &named->v4);
-		for (size_t k = 0; k < ARRAY_LEN(ruleset_forms); k++)
-			spans_add_without(&deny->v6, span_form(&s, k), &named->v6);
-	}
+	for (size_t i = 0; i < ARRAY_LEN(ruleset_special_v4); i++)
+		span_pair_add(out, &ruleset_special_v4[i], 0, true);
 	for (size_t i = 0; i < ARRAY_LEN(ruleset_inner_v4); i++) {
 		struct span s = cidr_span(&ruleset_inner_v4[i], 0);
 
-		for (size_t k = 0; k < ARRAY_LEN(ruleset_forms); k++)
-			spans_add_without(&deny->v6, span_form(&s, k), &named->v6);
+		for (size_t k = 0; k < ARRAY_LEN(ruleset_forms); k++) {
+			struct span form = span_form(&s, k);
+
+			spans_add(&out->v6, &form);
+		}
 	}
 	for (size_t i = 0; i < ARRAY_LEN(ruleset_special_v6); i++)
-		spans_add_without(&deny->v6, cidr_span(&ruleset_special_v6[i], 0), &named->v6);
+		span_pair_add(out, &ruleset_special_v6[i], 0, true);
+	spans_merge(&out->v4);
+	spans_merge(&out->v6);
 }
 
-static void spans_add_rule(struct span_pair *to, const struct rule *r)
+static void spans_add_all_without(
+	struct spans *out, const struct spans *from, const struct spans *holes)
+{
+	for (size_t i = 0; i < from->n; i++)
+		spans_add_without(out, from->v[i], holes);
+}
+
+/* A rule for ports alone is about every address, but an allow not about special ones. */
+static void span_pair_add_any(
+	struct span_pair *to, bool allow, uint16_t port, const struct span_pair *special)
 {
 	static const struct netcidr all_v4 = {MAPPED(0, 0, 0, 0), V4_PREFIX};
 	static const struct netcidr all_v6 = {{{0}}, 0};
+	static const struct spans none = {0};
 
+	spans_add_without(&to->v4, cidr_span(&all_v4, port), allow ? &special->v4 : &none);
+	spans_add_without(&to->v6, cidr_span(&all_v6, port), allow ? &special->v6 : &none);
+}
+
+static void span_pair_add_rule(
+	struct span_pair *to, const struct rule *r, const struct span_pair *special)
+{
 	for (size_t i = 0; i < (r->n_ports ? r->n_ports : 1); i++) {
 		uint16_t port = r->n_ports ? r->ports[i] : 0;
 
-		if (r->kind == RULE_CIDR) {
+		if (r->kind == RULE_CIDR)
 			span_pair_add(to, &r->cidr, port, !r->allow);
-		} else {
-			struct span v4 = cidr_span(&all_v4, port);
-			struct span v6 = cidr_span(&all_v6, port);
-
-			spans_add(&to->v4, &v4);
-			spans_add(&to->v6, &v6);
-		}
+		else
+			span_pair_add_any(to, r->allow, port, special);
 	}
 }
 
@@ -363,27 +375,35 @@ static int ruleset_add_spans(struct ruleset *r, const struct span_pair *p, enum 
 
 static int ruleset_add_rules(struct ruleset *r, const struct policy *p)
 {
+	struct span_pair special = {0};
 	struct span_pair allow = {0};
 	struct span_pair deny = {0};
 	struct span_pair named = {0}; /* addresses that some rule allows, whatever the port */
 	int ret;
 
+	span_pair_special(&special);
 	for (size_t i = 0; i < policy_n_rules(p); i++) {
 		const struct rule *rule = policy_rule(p, i);
 
 		if (rule->kind != RULE_CIDR && rule->kind != RULE_ANY)
 			continue;
-		spans_add_rule(rule->allow ? &allow : &deny, rule);
+		span_pair_add_rule(rule->allow ? &allow : &deny, rule, &special);
 		if (rule->allow && rule->kind == RULE_CIDR)
 			span_pair_add(&named, &rule->cidr, 0, false);
 	}
 	span_pair_merge(&named);
-	span_pair_add_special(&deny, &named);
+	/* Denied, so that not even our own sockets reach them, but for those that a rule names. */
+	spans_add_all_without(&deny.v4, &special.v4, &named.v4);
+	spans_add_all_without(&deny.v6, &special.v6, &named.v6);
 	span_pair_merge(&allow);
 	span_pair_merge(&deny);
 	ret = ruleset_add_spans(r, &deny, RULESET_DENY);
 	if (ret == 0)
 		ret = ruleset_add_spans(r, &allow, RULESET_ALLOW);
+	/* One that a rule names for some ports is not open on the others. */
+	if (ret == 0 && r->options.accept_rest)
+		ret = ruleset_add_spans(r, &special, RULESET_SPECIAL);
+	span_pair_fini(&special);
 	span_pair_fini(&allow);
 	span_pair_fini(&deny);
 	span_pair_fini(&named);

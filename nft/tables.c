@@ -134,6 +134,9 @@ bool tables_has_set(const struct tables *t, enum tables_set_index i)
 	case RULESET_DOH:
 		return o->enforce && o->doh_block &&
 			tables_uses(t->ruleset, &tables_sets[i], RULESET_DOH);
+	case RULESET_SPECIAL:
+		return o->enforce && o->accept_rest &&
+			tables_uses(t->ruleset, &tables_sets[i], RULESET_SPECIAL);
 	case RULESET_INSPECT:
 		return o->redirect_web;
 	case RULESET_INBOUND:

@@ -25,6 +25,8 @@
 	X(EXEMPT_V6, "exempt_v6", ADDR, true, false, false, EXEMPT)                \
 	X(DOH_V4, "doh_block_v4", ADDR, false, true, false, DOH)                   \
 	X(DOH_V6, "doh_block_v6", ADDR, true, true, false, DOH)                    \
+	X(SPECIAL_V4, "special_v4", ADDR, false, true, false, SPECIAL)             \
+	X(SPECIAL_V6, "special_v6", ADDR, true, true, false, SPECIAL)              \
 	X(PRIVATE_V4, "private_v4", ADDR, false, true, false, MAX)                 \
 	X(PRIVATE_V6, "private_v6", ADDR, true, true, false, MAX)                  \
 	X(INSPECT, "inspected", PORT, false, true, false, INSPECT)                 \

@@ -43,7 +43,8 @@ CLONE_NEWNET, CLONE_NEWCGROUP = 0x40000000, 0x02000000
 PARTS = ("table", "redirect", "pass", "sources", "headers", "untrack", "timeouts", "listeners",
          "log", "raw_guard", "queues")
 STATUS = ("unused", "in_place", "refused", "lost")
-KINDS = ("allow", "deny", "lease", "resolver", "exempt", "doh", "inspect", "inbound")
+KINDS = ("allow", "deny", "lease", "resolver", "exempt", "doh", "inspect", "inbound",
+         "special")
 TCP, UDP = socket.IPPROTO_TCP, socket.IPPROTO_UDP
 # chown, dac_override, fowner, fsetid, kill, setgid, setuid, setpcap, net_bind_service, net_raw,
 # sys_chroot, mknod, audit_write, setfcap
