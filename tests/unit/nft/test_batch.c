@@ -1,14 +1,15 @@
 /* Transactions against scripted answers of the kernel: what counts as committed, and which part a
  * refusal is about. */
-#include "nft/batch.h"
-
 #include <errno.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 
 #include <cmocka.h>
+
+#include "nft/batch.h"
 
 ssize_t __wrap_mnl_socket_sendto(const struct mnl_socket *s, const void *p, size_t len);
 ssize_t __wrap_mnl_socket_recvfrom(const struct mnl_socket *s, void *p, size_t len);

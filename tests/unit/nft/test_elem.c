@@ -1,17 +1,17 @@
 /* Elements as the kernel wants them: keys with padded fields, ranges as two elements or two keys,
  * leases with their time. */
-#include "nft/elem.h"
-
 #include <arpa/inet.h>
 #include <endian.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 
 #include <cmocka.h>
 
 #include "base/strbuf.h"
+#include "nft/elem.h"
 
 #define V4(a, b, c, d)                                               \
 	{                                                            \

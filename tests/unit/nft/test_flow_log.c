@@ -1,13 +1,13 @@
 /* Records of flows: headers read without trust, repeats counted, a ceiling. */
-#include "nft/flow_log.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include <cmocka.h>
 
 #include "base/arena.h"
+#include "nft/flow_log.h"
 
 static const uint8_t udp4[] = {0x45, 0, 0, 30, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 11, 22, 0, 66,
 	0x17, 0x70, 0x13, 0x88, 0, 10, 0, 0};

@@ -1,13 +1,21 @@
 /* Messages between worker and guard: what is taken and what ends the guard, at each limit and one
  * past it, and rulesets put together from chunks. */
-#include "nft/guard_msg.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 
 #include <cmocka.h>
 
-static const struct netaddr addr = {{[10] = 0xff, [11] = 0xff, 10, 0, 0, 1}};
+#include "nft/guard_msg.h"
+
+#define ADDR                                                  \
+	{                                                     \
+		{                                             \
+			[10] = 0xff, [11] = 0xff, 10, 0, 0, 1 \
+		}                                             \
+	}
+
+static const struct netaddr addr = ADDR;
 static const struct ruleset_options options = {
 	.uid = 10042, .api_port = 18080, .web_port = 18081, .dns_port = 15353, .enforce = 1};
 
@@ -99,20 +107,20 @@ static void test_leases_at_their_limits(void **state)
 		struct guard_lease first;
 		bool good;
 	} rows[] = {
-		{0, {addr, 0, 0, 0, 60}, false},
-		{1, {addr, 0, 0, 0, 60}, true},
-		{GUARD_LEASES_MAX, {addr, 0, 0, 0, 60}, true},
-		{GUARD_LEASES_MAX + 1, {addr, 0, 0, 0, 60}, false},
-		{1, {addr, 0, 0, 0, 0}, false},
-		{1, {addr, 0, 0, 0, 1}, true},
-		{1, {addr, 0, 0, 0, GUARD_LEASE_SECONDS_MAX}, true},
-		{1, {addr, 0, 0, 0, GUARD_LEASE_SECONDS_MAX + 1}, false},
-		{1, {addr, IPPROTO_TCP, 0, 443, 60}, true},
-		{1, {addr, IPPROTO_UDP, 0, 443, 60}, true},
-		{1, {addr, IPPROTO_ICMP, 0, 443, 60}, false},
-		{1, {addr, IPPROTO_TCP, 0, 0, 60}, false},
-		{1, {addr, 0, 0, 443, 60}, true},
-		{1, {addr, 0, 1, 0, 60}, false},
+		{0, {ADDR, 0, 0, 0, 60}, false},
+		{1, {ADDR, 0, 0, 0, 60}, true},
+		{GUARD_LEASES_MAX, {ADDR, 0, 0, 0, 60}, true},
+		{GUARD_LEASES_MAX + 1, {ADDR, 0, 0, 0, 60}, false},
+		{1, {ADDR, 0, 0, 0, 0}, false},
+		{1, {ADDR, 0, 0, 0, 1}, true},
+		{1, {ADDR, 0, 0, 0, GUARD_LEASE_SECONDS_MAX}, true},
+		{1, {ADDR, 0, 0, 0, GUARD_LEASE_SECONDS_MAX + 1}, false},
+		{1, {ADDR, IPPROTO_TCP, 0, 443, 60}, true},
+		{1, {ADDR, IPPROTO_UDP, 0, 443, 60}, true},
+		{1, {ADDR, IPPROTO_ICMP, 0, 443, 60}, false},
+		{1, {ADDR, IPPROTO_TCP, 0, 0, 60}, false},
+		{1, {ADDR, 0, 0, 443, 60}, true},
+		{1, {ADDR, 0, 1, 0, 60}, false},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {

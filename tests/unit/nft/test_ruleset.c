@@ -1,10 +1,11 @@
 /* Which entries and options the kernel's side takes. */
-#include "nft/ruleset.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 
 #include <cmocka.h>
+
+#include "nft/ruleset.h"
 
 #define V4(a, b, c, d)                                               \
 	{                                                            \

@@ -1,9 +1,8 @@
 /* A policy as address ranges, and against policy_check_addr, which decides for the proxy: what the
  * kernel lets out directly must never be what the policy denies. */
-#include "nft/ruleset.h"
-
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/strbuf.h"
+#include "nft/ruleset.h"
 #include "policy/check.h"
 
 #define TEXT_MAX (1u << 20)

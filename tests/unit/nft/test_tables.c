@@ -2,13 +2,12 @@
  * people and attacked in namespaces (tests/netns). A changed rule shows here first.
  *
  * After a change on purpose: run with the name of a new file as argument, read the difference. */
-#include "nft/tables.h"
-
 #include <arpa/inet.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,6 +15,7 @@
 #include <libnftnl/rule.h>
 
 #include "base/strbuf.h"
+#include "nft/tables.h"
 
 #define TEXT_MAX (1u << 20)
 #define V4(a, b, c, d)                                               \
@@ -85,7 +85,7 @@ static struct tables tables_of(struct batch *b, struct ruleset *r, size_t varian
 
 static const char *attr_text(const struct nlmsghdr *m, uint16_t type)
 {
-	const struct nlattr *a;
+	struct nlattr *a;
 
 	mnl_attr_for_each(a, m, sizeof(struct nfgenmsg))
 	{
@@ -99,7 +99,7 @@ static void rule_print(const struct nlmsghdr *m, struct strbuf *out)
 {
 	struct nftnl_rule *r = nftnl_rule_alloc();
 	char text[8192];
-	char *p = text;
+	char *p;
 
 	assert_int_equal(nftnl_rule_nlmsg_parse(m, r), 0);
 	strbuf_printf(out, "rule %s:", nftnl_rule_get_str(r, NFTNL_RULE_CHAIN));
@@ -113,8 +113,8 @@ static void rule_print(const struct nlmsghdr *m, struct strbuf *out)
 
 static void chain_print(const struct nlmsghdr *m, struct strbuf *out)
 {
-	const struct nlattr *a;
-	const struct nlattr *h;
+	struct nlattr *a;
+	struct nlattr *h;
 
 	strbuf_printf(out, "chain %s", attr_text(m, NFTA_CHAIN_NAME));
 	mnl_attr_for_each(a, m, sizeof(struct nfgenmsg))
