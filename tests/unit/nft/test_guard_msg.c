@@ -131,6 +131,15 @@ static void test_leases_at_their_limits(void **state)
 	}
 }
 
+/* What lies behind the message could be read as one more. */
+static void test_a_count_past_the_message_is_refused(void **state)
+{
+	union guard_any m = msg_allow(GUARD_LEASES_MAX + 1);
+
+	memcpy((uint8_t *)&m + sizeof(m.allow), &m.allow.lease[0], sizeof(m.allow.lease[0]));
+	assert_false(guard_msg_valid(&m, sizeof(m.allow), false));
+}
+
 static void test_what_lies_behind_the_count_is_zero(void **state)
 {
 	union guard_any m = msg_allow(3);
@@ -268,6 +277,7 @@ int main(void)
 		cmocka_unit_test(test_sizes_are_those_of_the_python_bed),
 		cmocka_unit_test(test_only_the_exact_size_and_direction_is_taken),
 		cmocka_unit_test(test_leases_at_their_limits),
+		cmocka_unit_test(test_a_count_past_the_message_is_refused),
 		cmocka_unit_test(test_what_lies_behind_the_count_is_zero),
 		cmocka_unit_test(test_entries_at_their_limits),
 		cmocka_unit_test(test_answers_of_the_guard_are_checked_too),
