@@ -21,7 +21,6 @@
 #define FIRST_PRIORITY (-450) /* before defragmentation (-400) and conntrack (-200) */
 #define NAT_PRIORITY (-100)
 
-#define LO "lo"
 #define MLD2_REPORT 143 /* RFC 3810 5.2 */
 
 /* Flows and refusals that are reported each second; what goes beyond is counted by nobody, but
@@ -52,7 +51,9 @@ static const struct tables_chain chains_all[] = {
 	{"forged", NULL, 0, 0, false},
 	{"headers", NULL, 0, 0, false},
 	{"untrack", NULL, 0, 0, false},
+	{"opened", NULL, 0, 0, false},
 	{"ours", NULL, 0, 0, false},
+	{"arrivals", NULL, 0, 0, false},
 	{"neighbours", NULL, 0, 0, false},
 	{"fresh", NULL, 0, 0, false},
 	{"redirected", NULL, 0, 0, false},
@@ -152,7 +153,7 @@ static void chains_forged(struct chains *c)
 	chains_end(c, NF_DROP, NULL);
 	/* Our own reject speaks for the host that was refused. */
 	r = chains_open(c, "forged", GUARD_PART_SOURCES);
-	expr_oif(r, LO, EXPR_IS);
+	expr_oif_lo(r, EXPR_IS);
 	expr_l4proto(r, IPPROTO_TCP);
 	expr_tcp_flags(r, TH_RST, TH_RST, EXPR_IS);
 	chains_end(c, NFT_RETURN, NULL);
@@ -202,19 +203,17 @@ static void chains_untrack(struct chains *c)
 	expr_notrack(r);
 	expr_close(r);
 	r = chains_open(c, "first", GUARD_PART_UNTRACK);
-	expr_oif(r, LO, EXPR_IS);
+	expr_oif_lo(r, EXPR_IS);
 	chains_end(c, NFT_JUMP, "untrack");
 }
 
-/* One of our listeners is the destination, and the packet opens a connection (or is DNS). */
-static void chains_listener(struct chains *c, uint16_t port, uint8_t proto)
+/* One of our listeners is the destination. */
+static void chains_listener(struct chains *c, const char *chain, uint16_t port, uint8_t proto)
 {
-	struct expr_rule *r = chains_open(c, "inp", GUARD_PART_LISTENERS);
+	struct expr_rule *r = chains_open(c, chain, GUARD_PART_LISTENERS);
 
 	expr_l4proto(r, proto);
 	expr_dport(r, port);
-	if (proto == IPPROTO_TCP)
-		expr_tcp_flags(r, TCP_ALL, TH_SYN, EXPR_IS);
 	chains_end(c, NFT_JUMP, "ours");
 }
 
@@ -234,10 +233,14 @@ static void chains_listeners(struct chains *c)
 	expr_close(r);
 	(void)chains_open(c, "ours", GUARD_PART_LISTENERS);
 	chains_end(c, NF_DROP, NULL);
-	chains_listener(c, c->o->api_port, IPPROTO_TCP);
-	chains_listener(c, c->o->web_port, IPPROTO_TCP);
-	chains_listener(c, c->o->dns_port, IPPROTO_TCP);
-	chains_listener(c, c->o->dns_port, IPPROTO_UDP);
+	chains_listener(c, "opened", c->o->api_port, IPPROTO_TCP);
+	chains_listener(c, "opened", c->o->web_port, IPPROTO_TCP);
+	chains_listener(c, "opened", c->o->dns_port, IPPROTO_TCP);
+	r = chains_open(c, "inp", GUARD_PART_LISTENERS);
+	expr_l4proto(r, IPPROTO_TCP);
+	expr_tcp_flags(r, TCP_ALL, TH_SYN, EXPR_IS);
+	chains_end(c, NFT_JUMP, "opened");
+	chains_listener(c, "inp", c->o->dns_port, IPPROTO_UDP);
 }
 
 /* A frame that AF_XDP put on lo: tracked, since it never was in the output chain, and from a source
@@ -250,7 +253,7 @@ static void chains_inp_forged(struct chains *c)
 		return;
 	for (size_t tcp = 0; tcp < 2; tcp++) {
 		r = chains_open(c, "inp", GUARD_PART_SOURCES);
-		expr_iif(r, LO, EXPR_IS);
+		expr_iif_lo(r, EXPR_IS);
 		expr_ct_status(r, IPS_DST_NAT, EXPR_IS_NOT);
 		expr_addr_not_local(r, true);
 		if (tcp) {
@@ -269,24 +272,23 @@ static void chains_inp_forged(struct chains *c)
  * comes back as if from outside. */
 static void chains_inp_marks(struct chains *c)
 {
-	struct expr_rule *r = chains_open(c, "inp", GUARD_PART_TABLE);
+	struct expr_rule *r = chains_open(c, "arrivals", GUARD_PART_TABLE);
 
-	expr_iif(r, LO, EXPR_IS_NOT);
-	expr_ct_state(r, CT_NEW);
-	expr_l4proto(r, IPPROTO_TCP);
 	expr_dport(r, c->o->api_port);
 	expr_set_ct_mark(r, c->t->marks.own);
 	chains_end(c, NF_ACCEPT, NULL);
-	r = chains_open(c, "inp", GUARD_PART_TABLE);
-	expr_iif(r, LO, EXPR_IS_NOT);
-	expr_ct_state(r, CT_NEW);
-	expr_l4proto(r, IPPROTO_TCP);
+	r = chains_open(c, "arrivals", GUARD_PART_TABLE);
 	if (!c->o->inbound_all)
 		expr_dport_in(r, tables_sets[SET_INBOUND].name, tables_sets[SET_INBOUND].id);
 	if (tables_has(c->t, GUARD_PART_SOURCES))
 		expr_addr_local(r, false);
 	expr_set_ct_mark(r, c->t->marks.service);
 	expr_close(r);
+	r = chains_open(c, "inp", GUARD_PART_TABLE);
+	expr_iif_lo(r, EXPR_IS_NOT);
+	expr_ct_state(r, CT_NEW);
+	expr_l4proto(r, IPPROTO_TCP);
+	chains_end(c, NFT_JUMP, "arrivals");
 }
 
 /* New flows as conntrack sees them, of loopback too. */
@@ -301,7 +303,7 @@ static void chains_fresh(struct chains *c)
 	 * that are known. Somebody else's packets from those ports would each leave an entry. */
 	if (tables_has(c->t, GUARD_PART_UNTRACK)) {
 		r = chains_open(c, "fresh", GUARD_PART_UNTRACK);
-		expr_oif(r, LO, EXPR_IS);
+		expr_oif_lo(r, EXPR_IS);
 		chains_end(c, NF_DROP, NULL);
 	}
 	if (tables_has(c->t, GUARD_PART_TIMEOUTS)) {
@@ -613,7 +615,7 @@ static void chains_egress(struct chains *c)
 
 	chains_fresh(c);
 	r = chains_open(c, "egress", GUARD_PART_TABLE);
-	expr_oif(r, LO, EXPR_IS);
+	expr_oif_lo(r, EXPR_IS);
 	chains_end(c, NF_ACCEPT, NULL);
 	chains_redirected(c);
 	chains_neighbours(c);

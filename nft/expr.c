@@ -132,25 +132,22 @@ void expr_ethertype(struct expr_rule *r, uint16_t type)
 	expr_cmp(r, NFT_CMP_EQ, &wire, sizeof(wire));
 }
 
-static void expr_name(struct expr_rule *r, uint32_t key, const char *name, enum expr_test test)
+static void expr_is_lo(struct expr_rule *r, uint32_t key, enum expr_test test)
 {
-	char padded[16] = {0}; /* IFNAMSIZ */
-	const size_t len = strlen(name);
+	static const uint32_t lo = 1; /* LOOPBACK_IFINDEX of the kernel */
 
-	REQUIRE(len < sizeof(padded));
-	memcpy(padded, name, len);
 	expr_meta(r, key, EXPR_REG);
-	expr_cmp(r, expr_op(test), padded, sizeof(padded));
+	expr_cmp(r, expr_op(test), &lo, sizeof(lo));
 }
 
-void expr_oif(struct expr_rule *r, const char *name, enum expr_test test)
+void expr_oif_lo(struct expr_rule *r, enum expr_test test)
 {
-	expr_name(r, NFT_META_OIFNAME, name, test);
+	expr_is_lo(r, NFT_META_OIF, test);
 }
 
-void expr_iif(struct expr_rule *r, const char *name, enum expr_test test)
+void expr_iif_lo(struct expr_rule *r, enum expr_test test)
 {
-	expr_name(r, NFT_META_IIFNAME, name, test);
+	expr_is_lo(r, NFT_META_IIF, test);
 }
 
 /* The load alone decides; the comparison holds for every value, and lets nft(8) print the rule. */

@@ -31,8 +31,9 @@ void expr_l4proto(struct expr_rule *r, uint8_t proto);
 void expr_l4proto_not(struct expr_rule *r, const uint8_t *protos, size_t n);
 /* The ethertype, as the packet's owner set it. */
 void expr_ethertype(struct expr_rule *r, uint16_t type);
-void expr_oif(struct expr_rule *r, const char *name, enum expr_test test);
-void expr_iif(struct expr_rule *r, const char *name, enum expr_test test);
+/* The device is (not) lo, by its number, which is 1 in every namespace. */
+void expr_oif_lo(struct expr_rule *r, enum expr_test test);
+void expr_iif_lo(struct expr_rule *r, enum expr_test test);
 /* The packet belongs to a full socket (of this namespace). */
 void expr_has_socket(struct expr_rule *r);
 /* That socket's user. */

@@ -60,12 +60,12 @@ void tables_build_raw(struct batch *b, const char *const *names, size_t n)
 	/* Redirected, but bound to a device (SO_BINDTODEVICE): the payload would leave towards
 	 * 127.0.0.1. */
 	expr_open(&r, RAW_CHAIN, GUARD_PART_RAW_GUARD);
-	expr_oif(&r, "lo", EXPR_IS_NOT);
+	expr_oif_lo(&r, EXPR_IS_NOT);
 	expr_ethertype(&r, ETH_P_IP);
 	expr_network(&r, 16, &first_octet, 1);
 	raw_guard_end(&r, NF_DROP);
 	expr_open(&r, RAW_CHAIN, GUARD_PART_RAW_GUARD);
-	expr_oif(&r, "lo", EXPR_IS_NOT);
+	expr_oif_lo(&r, EXPR_IS_NOT);
 	expr_ethertype(&r, ETH_P_IPV6);
 	expr_network(&r, 24, loopback_v6, sizeof(loopback_v6));
 	raw_guard_end(&r, NF_DROP);

@@ -32,9 +32,9 @@ struct tables {
 void tables_build(const struct tables *t, const struct tables *before);
 /* Rules alone; sets are as this ruleset wants them. */
 void tables_build_rules(const struct tables *t);
-/* True if tables_build gives a set of ranges other elements. Kernels before 6.17 may find neither old
- * nor new ones for a moment of that commit, so flows that are under way must not depend on them:
- * commit it with marks.before, then tables_build_rules without. */
+/* True if tables_build gives a set of ranges other elements. Kernels before 6.17 may find neither
+ * old nor new ones for a moment of that commit, so flows that are under way must not depend on
+ * them: commit it with marks.before, then tables_build_rules without. */
 bool tables_sets_change(const struct tables *t, const struct tables *before);
 /* Leases for the dynamic sets of the table that is in place. */
 void tables_renew(struct batch *b, const struct ruleset_entry *e, size_t n);

@@ -100,7 +100,7 @@ def case_the_table_is_what_the_ruleset_says(bed):
         if part not in text:
             raise Failed(f"not in the listing: {part!r}")
     chain = text[text.index("chain egress"):]
-    order = ["oifname \"lo\" accept", "@deny_v4", "jump own", "ct state invalid drop",
+    order = ["oif \"lo\" accept", "@deny_v4", "jump own", "ct state invalid drop",
              "established,related accept", "ct direction reply", "dport 53 goto", "@inspected goto",
              "@dyn_allow_v4", "@allow_v4", "\t\tgoto refused"]
     places = [chain.index(o) for o in order]
