@@ -14,7 +14,7 @@
 #include "base/slice.h"
 
 #define API_BODY_MAX (1u << 20) /* reference 3.1 */
-#define API_CONNS_MAX 128       /* proxy.c leaves descriptors for as many */
+#define API_CONNS_MAX 128       /* the proxy leaves descriptors for as many */
 #define API_LISTENERS_MAX 2
 
 struct api;

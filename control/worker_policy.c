@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/state.h"
+#include "control/api.h"
 #include "control/areas.h"
 #include "control/settings_proxy.h"
 #include "control/webhook.h"
@@ -197,6 +198,7 @@ void worker_configure(struct worker *w)
 	c.vault = w->vault.vault;
 	c.denied = w->webhook ? on_worker_denied : NULL;
 	c.denied_arg = w;
+	c.reserved_descriptors = w->start.roles.fd[ROLE_API] < 0 ? 0 : API_CONNS_MAX;
 	proxy_configure(w->proxy, &c);
 }
 

@@ -11,17 +11,16 @@
 #include "proxy/session.h"
 #include "proxy/upstream.h"
 
-/* For files, the loop, resolvers, and what is being accepted; and 128 connections of the control
- * API, which must answer when sessions have used up the rest. */
-#define PROXY_FD_RESERVE (64 + 128)
+#define PROXY_FD_RESERVE 64 /* for files, the loop, resolvers, and what is being accepted */
 
-static size_t proxy_descriptors(void)
+static size_t proxy_descriptors(const struct proxy_config *c)
 {
+	const size_t reserve = PROXY_FD_RESERVE + c->reserved_descriptors;
 	struct rlimit r;
 
 	if (getrlimit(RLIMIT_NOFILE, &r) < 0 || r.rlim_cur == RLIM_INFINITY)
 		return SIZE_MAX;
-	return r.rlim_cur > PROXY_FD_RESERVE ? (size_t)r.rlim_cur - PROXY_FD_RESERVE : 0;
+	return r.rlim_cur > reserve ? (size_t)r.rlim_cur - reserve : 0;
 }
 
 int proxy_new(struct event_base *base, struct tls *tls, struct resolver *resolver,
@@ -40,7 +39,6 @@ int proxy_new(struct event_base *base, struct tls *tls, struct resolver *resolve
 	px->audit = audit;
 	px->secmem = secmem;
 	px->diag_fd = client_uid_open();
-	px->descriptors = proxy_descriptors();
 	px->pool = map_new(0, free);
 	TAILQ_INIT(&px->sessions);
 	TAILQ_INIT(&px->upstreams);
@@ -55,6 +53,7 @@ void proxy_configure(struct proxy *px, const struct proxy_config *config)
 	struct session *s, *next;
 
 	px->config = *config;
+	px->descriptors = proxy_descriptors(config);
 	policy_ref(px->config.policy);
 	policy_unref(before);
 	px->epoch++;

@@ -57,6 +57,8 @@ struct proxy_config {
 	uint32_t stream_idle_ms;
 	uint32_t upstream_idle_ms;
 	uint32_t max_connections; /* 0: by the descriptor limit */
+	/* Of others of this process who must be served when sessions have used up the rest. */
+	size_t reserved_descriptors;
 	/* A name was refused, in normal form; NULL: nobody asks. */
 	void (*denied)(void *arg, struct slice name);
 	void *denied_arg;

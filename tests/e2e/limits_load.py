@@ -123,11 +123,9 @@ def download(bed, seconds):
     return thread, result
 
 
-def limit_connections_at_the_limit(bed):
-    """Half of what descriptors allow are clients; the next one waits, and is served later."""
-    e = start(bed, "few", before="prlimit --nofile=232:232")
+def twenty_clients_at_most(bed, e, meanwhile=lambda: None):
     thread, result = download(bed, 2)
-    open_ones = [bed.dial("127.0.0.1", e.port) for _ in range(19)]  # (232 - 192) / 2, with download
+    open_ones = [bed.dial("127.0.0.1", e.port) for _ in range(19)]  # one is the download's
     want_ok(bed.talk(open_ones.pop(), request()), "the last that fits")
     open_ones.append(bed.dial("127.0.0.1", e.port))
     time.sleep(0.1)
@@ -136,6 +134,7 @@ def limit_connections_at_the_limit(bed):
         s.sendall(request())
     want(select.select(waits, [], [], 0.7)[0], [], "those beyond the limit that were served")
     want(count_lines(e, "no new connections until some end"), 1, "lines in the log")
+    meanwhile()
     for s in open_ones:
         s.close()
     for s in waits:
@@ -144,6 +143,27 @@ def limit_connections_at_the_limit(bed):
     want_ok(result[0], "the download that was under way")
     want(len(result[0].finals[0].body), 40000, "its content")
     want(count_lines(e, "no new connections until some end"), 1, "lines in the log")
+
+
+def limit_connections_at_the_limit(bed):
+    """Half of what descriptors allow are clients; the next one waits, and is served later."""
+    twenty_clients_at_most(bed, start(bed, "few", before="prlimit --nofile=104:104"))  # 64 kept
+
+
+def limit_the_api_keeps_descriptors(bed):
+    """128 more are kept where the API listens: it answers when clients have all of theirs."""
+    api = ("127.0.0.1", casebed.PORT + 49)
+    e = start(bed, "few-api", before="prlimit --nofile=232:232",
+              OPENSANDBOX_EGRESS_HTTP_ADDR=f"{api[0]}:{api[1]}")
+
+    def ask_it():
+        socks = [bed.dial(*api) for _ in range(100)]
+        for s in socks:
+            s.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        for s in socks:
+            want_ok(bed.talk(s, b""), "the API")
+            s.close()
+    twenty_clients_at_most(bed, e, ask_it)
 
 
 def limit_descriptors_run_out(bed):
