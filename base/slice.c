@@ -16,6 +16,22 @@ bool slice_ieq(struct slice a, struct slice b)
 	return true;
 }
 
+static char name_char(char c)
+{
+	return c == '_' ? '-' : ascii_lower(c);
+}
+
+bool slice_ieq_name(struct slice a, struct slice b)
+{
+	if (a.len != b.len)
+		return false;
+	for (size_t i = 0; i < a.len; i++) {
+		if (name_char(a.p[i]) != name_char(b.p[i]))
+			return false;
+	}
+	return true;
+}
+
 bool slice_starts(struct slice s, struct slice prefix)
 {
 	if (prefix.len == 0)

@@ -66,6 +66,9 @@ static inline int ascii_hex(char c)
 
 /* Equal but for ASCII letter case. */
 bool slice_ieq(struct slice a, struct slice b);
+/* Field names that an origin behind CGI or WSGI reads as one (RFC 3875 4.1.18): letter case is
+ * ignored, and `_` is `-`. */
+bool slice_ieq_name(struct slice a, struct slice b);
 bool slice_starts(struct slice s, struct slice prefix);
 bool slice_ends(struct slice s, struct slice suffix);
 

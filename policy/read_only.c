@@ -92,14 +92,9 @@ bool read_only_is_override(struct slice field_name)
 		{"x-original-method", 17}, {"x-original-url", 14}, {"x-rewrite-url", 13},
 		{"-method", 7}, /* `_method` */
 	};
-	char plain[READ_ONLY_NAME_MAX];
 
-	if (field_name.len < 7 || field_name.len > sizeof(plain))
-		return false;
-	for (size_t i = 0; i < field_name.len; i++)
-		plain[i] = field_name.p[i] == '_' ? '-' : ascii_lower(field_name.p[i]);
 	for (size_t i = 0; i < ARRAY_LEN(names); i++)
-		if (slice_eq(slice_make(plain, field_name.len), names[i]))
+		if (slice_ieq_name(field_name, names[i]))
 			return true;
 	return false;
 }

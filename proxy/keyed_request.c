@@ -39,17 +39,6 @@ size_t keyed_write_target(struct exchange *ex, struct conn *c)
 	return sink.len;
 }
 
-/* want: lower case, with `-`. An origin may read `_` as `-`. */
-static bool name_is(struct slice name, struct slice want)
-{
-	if (name.len != want.len)
-		return false;
-	for (size_t i = 0; i < name.len; i++)
-		if ((name.p[i] == '_' ? '-' : ascii_lower(name.p[i])) != want.p[i])
-			return false;
-	return true;
-}
-
 /* Fields that carry a credential. */
 static bool field_is_credential(struct slice name)
 {
@@ -61,7 +50,7 @@ static bool field_is_credential(struct slice name)
 		SLICE("deploy-token"), SLICE("cf-aig-authorization")};
 
 	for (size_t i = 0; i < ARRAY_LEN(names); i++)
-		if (name_is(name, names[i]))
+		if (slice_ieq_name(name, names[i]))
 			return true;
 	return false;
 }
@@ -71,8 +60,8 @@ static bool field_forwards(struct slice name)
 {
 	struct slice prefix = SLICE("x-forwarded-");
 
-	return name_is(name, SLICE("forwarded")) || name_is(name, SLICE("x-host")) ||
-		name_is(slice_first(name, prefix.len), prefix);
+	return slice_ieq_name(name, SLICE("forwarded")) || slice_ieq_name(name, SLICE("x-host")) ||
+		slice_ieq_name(slice_first(name, prefix.len), prefix);
 }
 
 /* What the client says in such a field is not for the origin while a binding matches. */
@@ -99,8 +88,13 @@ static bool field_has_key(const struct keyed *k, const struct field *x)
  */
 static bool field_hides_answer(const struct field *x)
 {
-	return x->id == FIELD_ACCEPT_ENCODING || x->id == FIELD_RANGE || x->id == FIELD_IF_RANGE ||
-		slice_ieq(x->name, SLICE("sec-websocket-extensions"));
+	static const struct slice names[] = {SLICE("accept-encoding"), SLICE("range"),
+		SLICE("if-range"), SLICE("sec-websocket-extensions")};
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++)
+		if (slice_ieq_name(x->name, names[i]))
+			return true;
+	return false;
 }
 
 static enum substitute_style field_style(const struct field *x)

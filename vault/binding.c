@@ -140,24 +140,10 @@ struct binding_field binding_field(const struct binding *b, size_t i)
 	return f;
 }
 
-static bool binding_name_same(struct slice a, struct slice b)
-{
-	if (a.len != b.len)
-		return false;
-	for (size_t i = 0; i < a.len; i++) {
-		char x = a.p[i] == '_' ? '-' : ascii_lower(a.p[i]);
-		char y = b.p[i] == '_' ? '-' : ascii_lower(b.p[i]);
-
-		if (x != y)
-			return false;
-	}
-	return true;
-}
-
 bool binding_sets_field(const struct binding *b, struct slice name)
 {
 	for (size_t i = 0; i < b->n_headers; i++)
-		if (binding_name_same(b->headers[i].name, name))
+		if (slice_ieq_name(b->headers[i].name, name))
 			return true;
 	return false;
 }

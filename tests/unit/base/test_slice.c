@@ -38,6 +38,29 @@ static void test_case_is_ignored_for_ascii_letters_only(void **state)
 			slice_ieq(slice_str(rows[i].a), slice_str(rows[i].b)), rows[i].same);
 }
 
+static void test_names_that_cgi_reads_as_one_are_equal(void **state)
+{
+	static const struct {
+		const char *a, *b;
+		bool same;
+	} rows[] = {
+		{"", "", true},
+		{"X-Api-Key", "x_api_KEY", true},
+		{"_", "-", true},
+		{"x-api", "x-api-key", false},
+		{"x-api-key", "x-api", false},
+		{"x-api", "xxapi", false},
+		{"x.api", "x-api", false},
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct slice a = slice_str(rows[i].a), b = slice_str(rows[i].b);
+
+		assert_int_equal(slice_ieq_name(a, b), rows[i].same);
+		assert_int_equal(slice_ieq_name(b, a), rows[i].same);
+	}
+}
+
 static void test_starts_and_ends(void **state)
 {
 	struct slice s = SLICE("abc");
@@ -188,6 +211,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_case_is_ignored_for_ascii_letters_only),
+		cmocka_unit_test(test_names_that_cgi_reads_as_one_are_equal),
 		cmocka_unit_test(test_starts_and_ends),
 		cmocka_unit_test(test_find_gives_offset_or_length),
 		cmocka_unit_test(test_null_slice_is_an_empty_one),

@@ -76,7 +76,9 @@ static void test_what_would_hide_an_answer_stays_here(void **state)
 {
 	static const char hiding[] =
 		"Accept-Encoding: gzip, br\r\nRange: bytes=0-1\r\nIf-Range: x\r\n"
-		"Sec-WebSocket-Extensions: permessage-deflate\r\nA: 1\r\n";
+		"Sec-WebSocket-Extensions: permessage-deflate\r\n"
+		"Accept_Encoding: br\r\nIf_Range: x\r\n"
+		"Sec_WebSocket_Extensions: permessage-deflate\r\nA: 1\r\n";
 	static const struct row rows[] = {
 		{"api.test", "GET /v1/x", hiding, "GET /v1/x", "A: 1\r\n" IDENTITY BEARER},
 		{"api.test", "GET /other", hiding, "GET /other", "A: 1\r\n" IDENTITY},
