@@ -85,6 +85,8 @@ def run_checks(results, names, gcc=None, clang=None):
 
 def run_all(results):
     builds = {}
+    with results.phase("release build"):  # first: scripts run what sanitizers would hide on it
+        prepare(results, "release")
     for label, variant in COMPILERS:
         with results.phase(f"{label}: build, unit, loop, fuzz corpora"):
             build = builds[label] = prepare(results, variant)
@@ -94,8 +96,6 @@ def run_all(results):
             with results.phase(f"{label}: end to end"):
                 scripts.run_e2e(results, label, build)
                 scripts.run_netns(results, label, build)
-    with results.phase("release build"):
-        prepare(results, "release")
     with results.phase("checks: " + " ".join(SOURCE_CHECKS)):
         run_checks(results, SOURCE_CHECKS, builds["gcc"], builds["clang"])
 
