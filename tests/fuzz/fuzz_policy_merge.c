@@ -65,6 +65,30 @@ static void take_out(struct slice text, const struct policy *base)
 	policy_targets_fini(&t);
 }
 
+/* Each key once, as a patch of nothing has them; what is there already adds nothing. part: rules
+ * for some of the same targets. */
+static void add_missing(const struct rule_list *from, const struct rule_list *part)
+{
+	struct rule_list l = {.v = NULL};
+	struct errmsg msg = {""};
+	struct policy *none = NULL;
+	struct rule_list copy;
+	struct policy *p;
+
+	REQUIRE(policy_json_decode(SLICE("{}"), 0, &none, &msg) == 0);
+	rule_list_copy(from, &copy);
+	p = policy_merge_patch(none, &copy);
+	rule_list_add_missing(&l, from);
+	rule_list_add_missing(&l, from);
+	rule_list_add_missing(&l, part);
+	REQUIRE(policy_n_rules(p) == l.n);
+	for (size_t i = 0; i < l.n; i++)
+		REQUIRE(strcmp(policy_rule(p, i)->written, l.v[i].written) == 0);
+	rule_list_fini(&l);
+	policy_unref(p);
+	policy_unref(none);
+}
+
 static void rule_files(struct slice text, struct policy *base)
 {
 	struct rule_list deny = {.v = NULL};
@@ -78,6 +102,7 @@ static void rule_files(struct slice text, struct policy *base)
 	REQUIRE(allow.n <= deny.n);
 	for (size_t i = 0; i < deny.n; i++)
 		REQUIRE(!deny.v[i].allow && deny.v[i].written[0]);
+	add_missing(&deny, &allow);
 	p = policy_merge_always(base, &deny, &allow);
 	REQUIRE(policy_n_rules(p) == policy_n_rules(base) + deny.n + allow.n);
 	REQUIRE(policy_n_deny_always(p) == deny.n);
