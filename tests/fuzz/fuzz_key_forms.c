@@ -232,6 +232,16 @@ static bool form_reads_as(struct slice form, struct slice key)
 		base64_same(form, key);
 }
 
+/* Letter case is ignored, as in the search: of forms alike but for it only one is there. */
+static bool stands_in(struct slice text, struct slice form)
+{
+	for (; text.len >= form.len; text = slice_from(text, 1)) {
+		if (slice_ieq(slice_first(text, form.len), form))
+			return true;
+	}
+	return false;
+}
+
 /* In any base64 of a text with the key in it there is a form. */
 static void check_base64(const struct forms *f, struct slice key)
 {
@@ -245,7 +255,7 @@ static void check_base64(const struct forms *f, struct slice key)
 		memcpy(text + before, key.p, key.len);
 		n = base64(slice_make(text, before + key.len + i / 8), i / 4 % 2, coded);
 		for (size_t j = 0; j < f->n && !hit; j++)
-			hit = memmem(coded, n, f->v[j].p, f->v[j].len) != NULL;
+			hit = stands_in(slice_make(coded, n), f->v[j]);
 		REQUIRE(hit || key.len < 6);
 	}
 }
