@@ -98,7 +98,8 @@ static void rule_files(struct slice text, struct policy *base)
 	size_t n_bad = policy_file_decode(text, POLICY_FILE_DENY, &deny, &msg);
 
 	REQUIRE((n_bad > 0) == (msg.text[0] != '\0'));
-	n_bad = policy_file_decode(text, POLICY_FILE_LOG_SKIP, &allow, &msg);
+	n_bad += deny.n;
+	REQUIRE(policy_file_decode(text, POLICY_FILE_LOG_SKIP, &allow, &msg) + allow.n == n_bad);
 	REQUIRE(allow.n <= deny.n);
 	for (size_t i = 0; i < deny.n; i++)
 		REQUIRE(!deny.v[i].allow && deny.v[i].written[0]);
