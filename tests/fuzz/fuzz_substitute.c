@@ -1,5 +1,6 @@
-/* Substitution: first byte, the operation; up to the first newline, slot or media type; the rest,
- * the text. Compared with a naive replacement, and the outcome must still be what the text was.
+/* Substitution: first byte, the operation (`@A` to `FG` for those above 7); up to the first
+ * newline, slot or media type; the rest, the text. Compared with a naive replacement, and the
+ * outcome must still be what the text was.
  *
  * covers: vault/substitute.c vault/substitute_body.c vault/substitute_json.c */
 #include <stdlib.h>
@@ -19,6 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 /* Placeholders of which one begins another, on surfaces and in slots. */
 static const char document[] =
 	"{\"credentials\":[{\"name\":\"k\",\"source\":{\"value\":\"k+9/= \\u00e9\\\"\\\\\"}},"
+	"{\"name\":\"long\",\"source\":{\"value\":\"sk-long-0001\"}},"
 	"{\"name\":\"h\",\"source\":{\"value\":\"sk:-h\"}}],\"bindings\":["
 	"{\"name\":\"whole\",\"match\":{\"hosts\":[\"whole.test\"]},\"auth\":{\"type\":"
 	"\"passthrough\",\"substitutions\":["
@@ -30,14 +32,15 @@ static const char document[] =
 	"\"passthrough\",\"substitutions\":["
 	"{\"credential\":\"k\",\"placeholder\":\"ph-aaaaa\",\"in\":[\"query:k\",\"form:k\","
 	"\"json:/k\",\"json:/a/1\"]},"
-	"{\"credential\":\"h\",\"placeholder\":\"ph-aaaaa\",\"in\":[\"header:authorization\"]}]}}]"
-	"}";
+	"{\"credential\":\"h\",\"placeholder\":\"ph-aaaaa\",\"in\":[\"header:authorization\"]}]}},"
+	"{\"name\":\"set\",\"match\":{\"hosts\":[\"set.test\"]},\"auth\":{\"type\":"
+	"\"bearer\",\"credential\":\"long\"}}]}";
 
 struct bed {
 	struct secmem *mem;
 	struct vault *vault;
 	struct vault_view *view;
-	const struct binding *whole, *slots;
+	const struct binding *whole, *slots, *set;
 };
 
 static const struct binding *bed_find(const struct bed *bed, const char *host)
@@ -67,6 +70,7 @@ static const struct bed *bed_get(void)
 	bed.view = vault_view_get(bed.vault);
 	bed.whole = bed_find(&bed, "whole.test");
 	bed.slots = bed_find(&bed, "slots.test");
+	bed.set = bed_find(&bed, "set.test");
 	return &bed;
 }
 
@@ -102,6 +106,14 @@ static size_t occurrences(struct slice s, char c)
 	for (size_t i = 0; i < s.len; i++)
 		n += s.p[i] == c;
 	return n;
+}
+
+static bool is_utf8(struct slice s)
+{
+	json_t *text = json_stringn(s.p, s.len);
+
+	json_decref(text);
+	return text;
 }
 
 static bool is_json(struct slice s)
@@ -179,6 +191,83 @@ static void check_path(const struct binding *b, struct slice text)
 	strbuf_fini(&out);
 }
 
+/* One value alone becomes what it becomes in a whole query, form or document. around: what makes
+ * the value a whole one. */
+static void check_value(const struct binding *b, enum substitute_style style, struct slice slot,
+	struct slice text, const struct slice around[2])
+{
+	enum surface surface = style == SUBSTITUTE_PERCENT ? SURFACE_QUERY : SURFACE_BODY;
+	struct slice type = style == SUBSTITUTE_JSON ? SLICE("application/json")
+						     : SLICE("application/x-www-form-urlencoded");
+	struct strbuf in, want, got;
+	struct substitute_sink to_want = {add, &want};
+	struct substitute_sink to_got = {add, &got};
+	size_t n;
+
+	strbuf_init(&in, OUT_MAX);
+	strbuf_init(&want, OUT_MAX);
+	strbuf_init(&got, OUT_MAX);
+	strbuf_add(&in, around[0]);
+	strbuf_add(&in, text);
+	strbuf_add(&in, around[1]);
+	strbuf_add(&want, around[0]);
+	n = substitute_text(b, surface, slot, text, style, &to_want, NULL);
+	strbuf_add(&want, around[1]);
+	if (style == SUBSTITUTE_PERCENT)
+		REQUIRE(substitute_query(b, strbuf_slice(&in), &to_got, NULL) == n);
+	else if ((style == SUBSTITUTE_FORM || is_json(strbuf_slice(&in))) && is_utf8(text))
+		REQUIRE(substitute_body(b, type, strbuf_slice(&in), &to_got, NULL) == n);
+	else
+		strbuf_add(&got, strbuf_slice(&want));
+	REQUIRE(slice_eq(strbuf_slice(&want), strbuf_slice(&got)));
+	strbuf_fini(&in);
+	strbuf_fini(&want);
+	strbuf_fini(&got);
+}
+
+/* The vault's placeholders begin alike, and "slots" has only the shorter one; "set" has none. */
+static void check_find_placeholder(const struct bed *bed, struct slice text)
+{
+	bool any = slice_find(text, SLICE("ph-aaaaa")) < text.len;
+	bool longer = slice_find(text, SLICE("ph-aaaaab")) < text.len;
+
+	REQUIRE((substitute_find_placeholder(bed->view, NULL, text).len > 0) == any);
+	REQUIRE((substitute_find_placeholder(bed->view, bed->set, text).len > 0) == any);
+	REQUIRE((substitute_find_placeholder(bed->view, bed->slots, text).len > 0) == longer);
+	REQUIRE(substitute_find_placeholder(bed->view, bed->whole, text).len == 0);
+}
+
+/* Two keys are long enough to be searched for: of "set" the one, of the others the other. */
+static void check_find_key(const struct bed *bed, struct slice text)
+{
+	struct slice found = substitute_find_key(bed->view, NULL, text);
+	struct slice of_set = substitute_find_key(bed->view, bed->set, text);
+	struct slice of_slots = substitute_find_key(bed->view, bed->slots, text);
+
+	REQUIRE((found.len > 0) == (of_set.len > 0 || of_slots.len > 0));
+	REQUIRE(of_set.len == 0 || slice_eq(of_set, SLICE("k")));
+	REQUIRE(of_slots.len == 0 || slice_eq(of_slots, SLICE("long")));
+	if (slice_find(text, SLICE("sk-long-0001")) < text.len)
+		REQUIRE(of_slots.len > 0);
+	REQUIRE(slice_eq(substitute_find_key(bed->view, bed->whole, text), of_slots));
+}
+
+static void check_values(const struct binding *b, enum substitute_style style, struct slice text)
+{
+	static const struct slice pair[2] = {{"k=", 2}, {"", 0}};
+	static const struct slice member[2] = {{"{\"k\":\"", 6}, {"\"}", 2}};
+	/* What would end the value, and what a form decodes before it is searched. */
+	char end = style == SUBSTITUTE_JSON ? '"' : '&';
+
+	if (slice_find_char(text, end) < text.len ||
+		(style == SUBSTITUTE_FORM && slice_find_char(text, '%') < text.len))
+		return;
+	if (style == SUBSTITUTE_JSON)
+		check_value(b, style, SLICE("/k"), text, member);
+	else
+		check_value(b, style, SLICE("k"), text, pair);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 {
 	const struct bed *bed = bed_get();
@@ -194,7 +283,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 	name = slice_cut(&text, '\n');
 	if (!text.p)
 		text = SLICE_EMPTY;
-	switch (p[0] >> 1 & 7) {
+	switch ((p[0] >> 1 & 7) | (p[0] & 0x40 ? 8 : 0)) {
 	case 0:
 		check_body(b, name, text);
 		break;
@@ -216,9 +305,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 	case 6:
 		check_body(b, SLICE("application/x-www-form-urlencoded"), text);
 		break;
+	case 8:
+		check_values(b, SUBSTITUTE_PERCENT, text);
+		break;
+	case 9:
+		check_values(b, SUBSTITUTE_FORM, text);
+		break;
+	case 10:
+		check_values(b, SUBSTITUTE_JSON, text);
+		break;
 	default:
-		(void)substitute_find_placeholder(bed->view, NULL, text);
-		(void)substitute_find_key(bed->view, NULL, text);
+		check_find_placeholder(bed, text);
+		check_find_key(bed, text);
 		break;
 	}
 	REQUIRE(secmem_used(bed->mem) == used);
