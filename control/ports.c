@@ -5,31 +5,32 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static int ports_setup(int fd, const struct netaddr *addr, uint16_t port)
+static int ports_setup(int fd, const struct netaddr *addr, uint16_t port, bool udp)
 {
 	struct sockaddr_storage sa;
 	socklen_t len = netaddr_to_sockaddr(addr, port, &sa);
 	const int one = 1;
 
-	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0)
+	if (!udp && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0)
 		return -errno;
 	if (sa.ss_family == AF_INET6 &&
 		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one)) < 0)
 		return -errno;
-	if (bind(fd, (const struct sockaddr *)&sa, len) < 0 || listen(fd, PORTS_BACKLOG) < 0)
+	if (bind(fd, (const struct sockaddr *)&sa, len) < 0)
 		return -errno;
-	return 0;
+	return udp || listen(fd, PORTS_BACKLOG) == 0 ? 0 : -errno;
 }
 
-int ports_listen(const struct netaddr *addr, uint16_t port, int *fd)
+int ports_bind(const struct netaddr *addr, uint16_t port, bool udp, int *fd)
 {
 	int family = netaddr_is_v4(addr) ? AF_INET : AF_INET6;
+	int kind = udp ? SOCK_DGRAM : SOCK_STREAM;
 	int ret;
 
-	*fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	*fd = socket(family, kind | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (*fd < 0)
 		return -errno;
-	ret = ports_setup(*fd, addr, port);
+	ret = ports_setup(*fd, addr, port, udp);
 	if (ret < 0) {
 		(void)close(*fd);
 		*fd = -1;
@@ -53,8 +54,22 @@ static int ports_fail(
 
 	ports_text(addr, place->port, text);
 	return errmsg_set(msg, err,
-		"%s: cannot listen: %s: expected a free address of this host (set %s to another)",
-		text, err_text(err), place->setting);
+		"%s: cannot listen%s: %s: expected a free address of this host (%s)", text,
+		place->udp ? " (UDP)" : "", err_text(err), place->setting);
+}
+
+/* What a listener accepts is of the listener's user until the worker has taken it, and the kernel's
+ * rules let only the worker speak from our ports. */
+static int ports_bind_owned(const struct ports_place *place, const struct netaddr *addr, int *fd)
+{
+	int ret = ports_bind(addr, place->port, place->udp, fd);
+
+	if (ret == 0 && geteuid() == 0 && fchown(*fd, place->owner, (gid_t)-1) < 0) {
+		ret = -errno;
+		(void)close(*fd);
+		*fd = -1;
+	}
+	return ret;
 }
 
 int ports_open(const struct ports_place *place, int *fd, int *fd_v6, struct errmsg *msg)
@@ -68,13 +83,13 @@ int ports_open(const struct ports_place *place, int *fd, int *fd_v6, struct errm
 	int ret;
 
 	*fd_v6 = -1;
-	ret = ports_listen(addr, place->port, fd);
+	ret = ports_bind_owned(place, addr, fd);
 	if (ret < 0)
 		return ports_fail(msg, place, addr, ret);
 	if (!place->any &&
 		(!netaddr_parse(SLICE("127.0.0.1"), &loopback4) || !netaddr_eq(addr, &loopback4)))
 		return 0;
-	ret = ports_listen(addr6, place->port, fd_v6);
+	ret = ports_bind_owned(place, addr6, fd_v6);
 	/* No IPv6 in this kernel, or switched off in this namespace. */
 	if (ret == 0 || ret == -EAFNOSUPPORT || ret == -EADDRNOTAVAIL)
 		return 0;

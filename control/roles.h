@@ -17,6 +17,9 @@
  *   PROXY, PROXY_V6: listening TCP sockets, non-blocking; V6 is the [::1] beside 127.0.0.1.
  *   API, API_V6: as PROXY, for the API.
  *   DENY_ALWAYS, ALLOW_ALWAYS, LOG_SKIP: copies of the operator's rule files, as CONFIG.
+ *   DNS_UDP, DNS_TCP and their _V6: sockets of the DNS gate, bound, non-blocking (modes dns).
+ *   GUARD: the worker's end of its pair with egress-guard (nft/guard_msg.h); nobody else keeps it.
+ *   CAUSE: text in memory: the start cannot succeed, and this is why (worker_closed.c).
  *   POLICY_NEW: a memfd that the worker writes the text of the policy file into, as it shall be,
  *     before it sends SAVE; the supervisor has it for life.
  *   VAULT: a vault document in memory (control/vault_feed.h), until a worker has taken it.
@@ -33,6 +36,12 @@
 	X(PROXY_V6, "proxy listener, IPv6") \
 	X(API, "API listener")              \
 	X(API_V6, "API listener, IPv6")     \
+	X(DNS_UDP, "DNS socket")            \
+	X(DNS_UDP_V6, "DNS socket, IPv6")   \
+	X(DNS_TCP, "DNS listener")          \
+	X(DNS_TCP_V6, "DNS listener, IPv6") \
+	X(GUARD, "guard")                   \
+	X(CAUSE, "cause")                   \
 	X(DENY_ALWAYS, "deny.always")       \
 	X(ALLOW_ALWAYS, "allow.always")     \
 	X(LOG_SKIP, "log_skip.always")      \
@@ -63,6 +72,11 @@ enum role {
  *        a random name. The answer is SAVE with a code: 0 or a negated errno. One at a time.
  * COMMIT from the worker: rename what was saved. The answer is COMMIT with a code.
  * DISCARD from the worker: remove what was saved, as the worker's end does. No answer.
+ * GUARD  to the worker: another guard was started, GUARD is the way to it.
+ * PROBE  from the worker: try, as a user who has no rights here, whether the rules hold
+ *        (control/probe.h); its code says what to try. The answer is PROBE with what was found.
+ * CA     to the worker: the CA certificate is where clients look for it (code 0), or cannot be put
+ *        there (a negated errno). Sent when it changes.
  * STOP   to the worker: as SIGTERM. No new connections; end what is open; exit 0 within 8 s.
  * READY  from the worker: it serves. After this its death is answered by a restart at once.
  * ROTATE from the worker: the audit file has reached its size. */
@@ -75,6 +89,9 @@ enum role {
 	X(SAVE, "save")       \
 	X(COMMIT, "commit")   \
 	X(DISCARD, "discard") \
+	X(GUARD, "guard")     \
+	X(PROBE, "probe")     \
+	X(CA, "CA file")      \
 	X(STOP, "stop")       \
 	X(READY, "ready")     \
 	X(ROTATE, "rotate")

@@ -17,6 +17,9 @@
 
 #define CONFIG_TEXT_MAX POLICY_DOC_MAX /* it may hold a policy */
 #define RESOLV_CONF_MAX (64u << 10)
+#define CA_CERT_IMAGE                                                               \
+	"/opt/opensandbox/mitmproxy-ca-cert.pem" /* where the replaced image has it \
+						  */
 
 void settings_warn(const struct settings_run *run, const char *fmt, ...)
 {
@@ -161,6 +164,10 @@ static int settings_default_cert(struct settings_run *run)
 
 	if (run->s->ca_cert_out)
 		return 0;
+	if (run->s->mode != MODE_PROXY) {
+		run->s->ca_cert_out = xstrdup(CA_CERT_IMAGE);
+		return 0;
+	}
 	strbuf_init(&path, 4096);
 	if (state && state[0] == '/')
 		strbuf_printf(&path, "%s/egress/ca-cert.pem", state);
@@ -255,7 +262,7 @@ static void settings_warn_together(const struct settings_run *run)
 		settings_warn(run,
 			"intercept is bound, and without a vault there are no bindings: TLS is "
 			"never decrypted");
-	if (s->intercept == INTERCEPT_OFF && s->vault_file)
+	if (s->proxy && s->intercept == INTERCEPT_OFF && s->vault_file)
 		settings_warn(run,
 			"intercept is off: keys of the vault go out in plain HTTP only, if at all");
 	if (netaddr_class(&s->proxy_addr) != ADDR_LOOPBACK)
@@ -308,6 +315,8 @@ static int settings_together(struct settings_run *run)
 	if (ret == 0)
 		ret = settings_check_pass_through(run);
 	if (ret == 0)
+		ret = settings_gate_together(run);
+	if (ret == 0)
 		ret = settings_default_cert(run);
 	if (ret == 0)
 		ret = settings_api(run);
@@ -316,6 +325,13 @@ static int settings_together(struct settings_run *run)
 	if (ret == 0)
 		settings_warn_together(run);
 	return ret;
+}
+
+static void settings_run_fini(struct settings_run *run)
+{
+	for (int id = 0; id < SETTING_MAX; id++)
+		free(run->v[id].text);
+	settings_yaml_free(run->yaml);
 }
 
 int settings_load(const struct settings_source *src, struct settings **out, struct errmsg *msg)
@@ -333,15 +349,77 @@ int settings_load(const struct settings_source *src, struct settings **out, stru
 		ret = settings_decode(&run, (enum setting_id)id);
 	if (ret == 0)
 		ret = settings_together(&run);
-	for (id = 0; id < SETTING_MAX; id++)
-		free(run.v[id].text);
-	settings_yaml_free(run.yaml);
+	settings_run_fini(&run);
 	if (ret < 0) {
 		settings_free(run.s);
 		return ret;
 	}
 	*out = run.s;
 	return 0;
+}
+
+/* Those of a few settings that can be read, the default of the others. The environment's own value
+ * counts even if another variable, or the whole file, is wrong. */
+static struct settings *settings_read_some(
+	const struct settings_source *src, const enum setting_id *ids, size_t n)
+{
+	struct settings_source quiet = *src;
+	struct errmsg msg = {""};
+	struct settings_run run = {.src = &quiet, .msg = &msg};
+	const char *value;
+
+	quiet.quiet = true;
+	run.s = xcalloc(1, sizeof(*run.s));
+	(void)settings_read_file(&run);
+	for (size_t i = 0; i < n; i++) {
+		struct setting_value *v = &run.v[ids[i]];
+
+		value = settings_env_get(src->environ, setting_row(ids[i])->env);
+		if (value && value[0]) {
+			free(v->text);
+			v->text = xstrdup(value);
+			v->set = true;
+		}
+		if (settings_decode(&run, ids[i]) == 0)
+			continue;
+		v->set = false;
+		REQUIRE(settings_decode(&run, ids[i]) == 0);
+	}
+	settings_run_fini(&run);
+	return run.s;
+}
+
+bool settings_mode_is_proxy(const struct settings_source *src)
+{
+	static const enum setting_id ids[] = {SETTING_MODE};
+	struct settings *s = settings_read_some(src, ids, ARRAY_LEN(ids));
+	bool proxy = s->mode == MODE_PROXY;
+
+	settings_free(s);
+	return proxy;
+}
+
+struct settings *settings_closed(const struct settings_source *src)
+{
+	static const enum setting_id ids[] = {
+		SETTING_API_ADDR, SETTING_PROXY_ADDR, SETTING_LOG_LEVEL, SETTING_SANDBOX_ID};
+	struct settings *s = settings_read_some(src, ids, ARRAY_LEN(ids));
+	struct errmsg msg;
+
+	s->mode = MODE_DNS_NFT;
+	s->enforce = s->read_only = s->inbound_all = true;
+	s->intercept = INTERCEPT_OFF;
+	s->user_policy = policy_new(false, NULL, 0);
+	s->policy = policy_ref(s->user_policy);
+	s->audit_stdout = true;
+	REQUIRE(write_hosts_decode(SLICE_EMPTY, &s->write_hosts, &msg) == 0);
+	REQUIRE(write_hosts_decode(SLICE_EMPTY, &s->pass_through, &msg) == 0);
+	if (!s->api) {
+		REQUIRE(settings_text_listen(SLICE(":18080"), &s->api_addr, &s->api_any,
+				&s->api_port, &msg) == 0);
+		s->api = true;
+	}
+	return s;
 }
 
 void settings_free(struct settings *s)
@@ -356,6 +434,9 @@ void settings_free(struct settings *s)
 	for (i = 0; i < s->private_names.n; i++)
 		free(s->private_names.suffix[i]);
 	free((void *)s->private_names.suffix);
+	free(s->doh);
+	free(s->exempt);
+	free(s->dns_probe);
 	free(s->policy_file);
 	free(s->rules_dir);
 	free(s->token);

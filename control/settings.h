@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/netaddr.h"
 #include "base/strbuf.h"
+#include "dns/judge.h"
 #include "dns/upstreams.h"
 #include "policy/check.h"
 #include "policy/policy_merge.h"
@@ -13,6 +14,8 @@
 enum egress_mode { MODE_PROXY, MODE_DNS, MODE_DNS_NFT };
 enum intercept { INTERCEPT_ALL, INTERCEPT_BOUND, INTERCEPT_OFF };
 enum placeholders { PLACEHOLDERS_DENY, PLACEHOLDERS_STRIP, PLACEHOLDERS_PASS };
+
+#define SETTINGS_INBOUND_MAX 64
 
 /* Owned strings; NULL where nothing was set and there is no default. */
 struct settings {
@@ -31,6 +34,20 @@ struct settings {
 	uint16_t api_port;
 	char *token;        /* NULL: none, so whoever reaches the API may use it */
 	char *deny_webhook; /* a URL that webhook.c can read */
+	bool transparent;   /* modes dns, dns+nft: web traffic is redirected and decrypted */
+	bool enforce;       /* the kernel lets out what policy allows, nothing else */
+	bool proxy;         /* it listens: redirected connections come, or clients may */
+	bool inbound_all;
+	uint16_t inbound_ports[SETTINGS_INBOUND_MAX]; /* used if not inbound_all */
+	size_t n_inbound_ports;
+	bool block_doh; /* TCP 443: to doh, or to everybody if there is none */
+	struct netcidr *doh;
+	size_t n_doh;
+	struct netaddr *exempt; /* resolvers that the sandbox may ask directly */
+	size_t n_exempt;
+	bool require_pass;
+	bool require_raw_guard;
+	bool allow_local_resolver;
 	bool read_only;
 	struct write_hosts *write_hosts; /* never NULL */
 	bool read_only_git_fetch;
@@ -48,6 +65,10 @@ struct settings {
 	bool upstream_insecure;
 	struct upstreams dns;
 	uint32_t dns_timeout_ms;
+	char *dns_probe; /* name that resolvers are probed with; "": the root's NS */
+	uint32_t dns_probe_interval_s;
+	uint16_t dns_types[JUDGE_TYPES_MAX]; /* allowed for every allowed name */
+	size_t n_dns_types;
 	bool audit_stdout;
 	char *audit_file;
 	uint64_t audit_max_bytes; /* rotation */
@@ -91,6 +112,12 @@ struct settings_source {
 CHECKED int settings_load(
 	const struct settings_source *src, struct settings **out, struct errmsg *msg);
 void settings_free(struct settings *s);
+/* What mode the texts ask for, as far as they can be read: a start that fails in another one than
+ * proxy must not end. */
+bool settings_mode_is_proxy(const struct settings_source *src);
+/* For such a start: mode dns+nft, nothing is allowed, nothing listens but the API, where the texts
+ * want it if that can be read. Never fails. */
+struct settings *settings_closed(const struct settings_source *src);
 /* Frees all rules: for a process that does not decide by them. */
 void settings_drop_policy(struct settings *s);
 

@@ -29,17 +29,7 @@ static int setting_path(struct settings_run *run, struct slice text, char **out)
 
 static int setting_mode(struct settings_run *run, struct slice text)
 {
-	int ret;
-
-	ret = settings_text_mode(text, &run->s->mode, run->msg);
-	if (ret < 0)
-		return ret;
-	if (run->s->mode == MODE_PROXY)
-		return 0;
-	return errmsg_set(run->msg, E_VALUE,
-		"\"%s\": expected proxy (this version has mode proxy only; set `mode: proxy` or "
-		"OPENSANDBOX_EGRESS_MODE=proxy)",
-		settings_mode_text(run->s->mode));
+	return settings_text_mode(text, &run->s->mode, run->msg);
 }
 
 static int setting_policy_file(struct settings_run *run, struct slice text)
@@ -66,9 +56,11 @@ static int setting_rules_dir(struct settings_run *run, struct slice text)
 
 static int setting_api_addr(struct settings_run *run, struct slice text)
 {
-	run->s->api = true;
-	return settings_text_listen(
+	int ret = settings_text_listen(
 		text, &run->s->api_addr, &run->s->api_any, &run->s->api_port, run->msg);
+
+	run->s->api = ret == 0;
+	return ret;
 }
 
 /* Compared as it is. One that no field can carry would shut everybody out; the message must not
@@ -287,6 +279,14 @@ static const struct {
 	[SETTING_API_ADDR] = {setting_api_addr, 0, false},
 	[SETTING_TOKEN] = {setting_token, 0, false},
 	[SETTING_DENY_WEBHOOK] = {setting_deny_webhook, 0, false},
+	[SETTING_TRANSPARENT] = {setting_transparent, 0, true},
+	[SETTING_INBOUND_PORTS] = {setting_inbound_ports, 0, false},
+	[SETTING_BLOCK_DOH] = {setting_block_doh, 0, true},
+	[SETTING_DOH_BLOCKLIST] = {setting_doh_blocklist, 0, false},
+	[SETTING_NAMESERVER_EXEMPT] = {setting_nameserver_exempt, 0, false},
+	[SETTING_REQUIRE_PASS] = {setting_require_pass, 0, true},
+	[SETTING_REQUIRE_RAW_GUARD] = {setting_require_raw_guard, 0, true},
+	[SETTING_ALLOW_LOCAL_RESOLVER] = {setting_allow_local_resolver, 0, true},
 	[SETTING_READ_ONLY] = {setting_read_only, 0, false},
 	[SETTING_WRITE_HOSTS] = {setting_write_hosts, 0, false},
 	[SETTING_READ_ONLY_GIT_FETCH] = {setting_git_fetch, 0, true},
@@ -302,6 +302,9 @@ static const struct {
 	[SETTING_UPSTREAM_INSECURE] = {setting_upstream_insecure, 0, true},
 	[SETTING_DNS_UPSTREAM] = {setting_dns_upstream, 0, false},
 	[SETTING_DNS_TIMEOUT] = {setting_dns_timeout, 0, true},
+	[SETTING_DNS_PROBE] = {setting_dns_probe, 0, true},
+	[SETTING_DNS_PROBE_INTERVAL] = {setting_dns_probe_interval, 0, true},
+	[SETTING_DNS_TYPES] = {setting_dns_types, 0, false},
 	[SETTING_AUDIT] = {setting_audit, 0, true},
 	/* 64 MiB: about 150,000 lines, read in a second by the audit tools. */
 	[SETTING_AUDIT_MAX_BYTES] = {setting_audit_max_bytes, 0, true},

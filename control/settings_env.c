@@ -95,7 +95,7 @@ static int settings_env_other(
 		return 0; /* the replaced image reads empty as not set */
 	switch (what) {
 	case OTHER_NO_EFFECT:
-		settings_warn(run, "%.*s: no effect in mode proxy", SLICE_FMT(shown));
+		settings_warn(run, "%.*s: no effect", SLICE_FMT(shown));
 		return 0;
 	case OTHER_REFUSED:
 		return errmsg_set(run->msg, E_VALUE,

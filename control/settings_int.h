@@ -18,9 +18,8 @@ enum setting_kind {
 /* id, kind, YAML key, environment name, default (as documentation says it), meaning */
 #define SETTINGS_TABLE(X)                                                                          \
 	X(MODE, KIND_TEXT, "mode", "OPENSANDBOX_EGRESS_MODE", "dns",                               \
-		"`proxy`: explicit proxy without privileges. `dns` and `dns+nft` are known but "   \
-		"not "                                                                             \
-		"in this version: starting in them is an error")                                   \
+		"`dns`: the DNS gate alone; `dns+nft`: and the kernel lets out only what policy "  \
+		"allows; `proxy`: explicit proxy, without privileges")                             \
 	X(POLICY, KIND_DOCUMENT, "policy", "OPENSANDBOX_EGRESS_RULES", "deny all",                 \
 		"OpenSandbox policy document: where the sandbox may connect. JSON in the "         \
 		"environment, inline in YAML")                                                     \
@@ -42,6 +41,27 @@ enum setting_kind {
 		"Without it everybody may")                                                        \
 	X(DENY_WEBHOOK, KIND_TEXT, "deny_webhook", "OPENSANDBOX_EGRESS_DENY_WEBHOOK", "none",      \
 		"URL that gets a POST for each name that was refused, one a second for a name")    \
+	X(TRANSPARENT, KIND_TEXT, "transparent", "OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT",       \
+		"off", "modes `dns` and `dns+nft`: web traffic is redirected and decrypted")       \
+	X(INBOUND_PORTS, KIND_LIST, "inbound_ports", "EGRESS_INBOUND_PORTS", "all",                \
+		"TCP ports on which the sandbox may be reached from outside")                      \
+	X(BLOCK_DOH, KIND_TEXT, "block_doh", "OPENSANDBOX_EGRESS_BLOCK_DOH_443", "off",            \
+		"TCP 443 is refused: to `doh_blocklist`, or to every address if that is empty")    \
+	X(DOH_BLOCKLIST, KIND_LIST, "doh_blocklist", "OPENSANDBOX_EGRESS_DOH_BLOCKLIST", "none",   \
+		"addresses and blocks of DNS over HTTPS servers, for `block_doh`")                 \
+	X(NAMESERVER_EXEMPT, KIND_LIST, "nameserver_exempt",                                       \
+		"OPENSANDBOX_EGRESS_NAMESERVER_EXEMPT", "none",                                    \
+		"resolvers that the sandbox may ask directly, past the DNS gate")                  \
+	X(REQUIRE_PASS, KIND_TEXT, "require_pass", "EGRESS_REQUIRE_PASS", "off",                   \
+		"health fails, and nothing gets out, where the kernel cannot tell our sockets by " \
+		"cgroup")                                                                          \
+	X(REQUIRE_RAW_GUARD, KIND_TEXT, "require_raw_guard", "EGRESS_REQUIRE_RAW_GUARD", "off",    \
+		"health fails, and nothing gets out, where the kernel cannot stop raw frames")     \
+	X(ALLOW_LOCAL_RESOLVER, KIND_TEXT, "allow_local_resolver", "EGRESS_ALLOW_LOCAL_RESOLVER",  \
+		"off",                                                                             \
+		"modes `dns` and `dns+nft`: a resolver may be an address of this namespace, "      \
+		"where "                                                                           \
+		"the sandbox could answer in its place")                                           \
 	X(READ_ONLY, KIND_TEXT, "read_only", "EGRESS_READ_ONLY",                                   \
 		"on if `write_hosts` is set (even empty), else off",                               \
 		"the read-only rule: only GET, HEAD and OPTIONS without content, except to "       \
@@ -67,11 +87,12 @@ enum setting_kind {
 	X(EXTRA_PORTS, KIND_LIST, "extra_ports", "OPENSANDBOX_EGRESS_MITMPROXY_EXTRA_PORTS",       \
 		"none", "ports that are inspected beside 80 and 443, 13 at most")                  \
 	X(CA_CERT_OUT, KIND_TEXT, "ca_cert_out", "EGRESS_CA_CERT_OUT",                             \
+		"/opt/opensandbox/mitmproxy-ca-cert.pem; mode `proxy`: "                           \
 		"$XDG_STATE_HOME/egress/ca-cert.pem, else ~/.local/state/egress/ca-cert.pem",      \
 		"file that the CA certificate is written to, for clients to trust")                \
 	X(CA_KEY, KIND_TEXT, "ca_key", "EGRESS_CA_KEY", "none",                                    \
-		"PEM file, mode 0600, that keeps the CA from start to start; made if it is not "   \
-		"there")                                                                           \
+		"mode `proxy`: PEM file, mode 0600, that keeps the CA from start to start; made "  \
+		"if it is not there")                                                              \
 	X(UPSTREAM_TRUST, KIND_TEXT, "upstream_trust",                                             \
 		"OPENSANDBOX_EGRESS_MITMPROXY_UPSTREAM_TRUST_DIR", "/etc/ssl/certs",               \
 		"roots for origins: a PEM file, or a directory of them; read at start")            \
@@ -83,6 +104,14 @@ enum setting_kind {
 		"resolvers, in order: `ip`, `ip:port`, `[v6]:port`")                               \
 	X(DNS_TIMEOUT, KIND_TEXT, "dns_timeout", "OPENSANDBOX_EGRESS_DNS_UPSTREAM_TIMEOUT", "2s",  \
 		"time for each resolver, 120s at most; a bare number is seconds")                  \
+	X(DNS_PROBE, KIND_TEXT, "dns_probe", "OPENSANDBOX_EGRESS_DNS_UPSTREAM_PROBE", ".",         \
+		"name that resolvers are probed with: `.` for the root's NS, else its A")          \
+	X(DNS_PROBE_INTERVAL, KIND_TEXT, "dns_probe_interval",                                     \
+		"OPENSANDBOX_EGRESS_DNS_UPSTREAM_PROBE_INTERVAL_SEC", "30",                        \
+		"seconds between two probes, 1 to 3600")                                           \
+	X(DNS_TYPES, KIND_LIST, "dns_types", "EGRESS_DNS_TYPES", "none",                           \
+		"types that every allowed name may be asked for beside the usual ones: `TXT`, "    \
+		"`TYPE65`, ...")                                                                   \
 	X(AUDIT, KIND_LIST, "audit", "EGRESS_AUDIT", "stdout",                                     \
 		"where the audit trail goes: `stdout`, a file (its path has a `/`), or both")      \
 	X(AUDIT_MAX_BYTES, KIND_TEXT, "audit_max_bytes", "EGRESS_AUDIT_MAX_BYTES", "64MiB",        \
@@ -233,6 +262,21 @@ const char *settings_log_level_text(enum log_level level);
 
 /* settings_decode.c: the text of one setting, or the default of the table, into run->s. */
 CHECKED int settings_decode(struct settings_run *run, enum setting_id id);
+
+/* settings_gate.c: the settings of the modes dns and dns+nft. As setting_decode_fn. */
+CHECKED int setting_transparent(struct settings_run *run, struct slice text);
+CHECKED int setting_inbound_ports(struct settings_run *run, struct slice text);
+CHECKED int setting_block_doh(struct settings_run *run, struct slice text);
+CHECKED int setting_doh_blocklist(struct settings_run *run, struct slice text);
+CHECKED int setting_nameserver_exempt(struct settings_run *run, struct slice text);
+CHECKED int setting_require_pass(struct settings_run *run, struct slice text);
+CHECKED int setting_require_raw_guard(struct settings_run *run, struct slice text);
+CHECKED int setting_allow_local_resolver(struct settings_run *run, struct slice text);
+CHECKED int setting_dns_probe(struct settings_run *run, struct slice text);
+CHECKED int setting_dns_probe_interval(struct settings_run *run, struct slice text);
+CHECKED int setting_dns_types(struct settings_run *run, struct slice text);
+/* What depends on more than one of them. */
+CHECKED int settings_gate_together(struct settings_run *run);
 
 /* settings_policy.c: the start policy, from file, variable or YAML (design 2), and in front of it
  * the operator's rule files, where a bad line is an error. */

@@ -103,6 +103,64 @@ static void settings_print_lists(const struct settings *s, struct strbuf *out)
 	strbuf_str(out, "]\n");
 }
 
+static void settings_print_addr(struct strbuf *out, const struct netaddr *a, int len)
+{
+	char text[NETADDR_TEXT_MAX];
+
+	(void)netaddr_text(a, text);
+	if (len < 0)
+		strbuf_printf(out, "\"%s\"", text);
+	else
+		strbuf_printf(out, "\"%s/%d\"", text, netaddr_is_v4(a) ? len - 96 : len);
+}
+
+/* What the kernel's rules are made from. */
+static void settings_print_gate(const struct settings *s, struct strbuf *out)
+{
+	size_t i;
+
+	settings_print_bool(out, "transparent", s->transparent);
+	strbuf_str(out, "inbound_ports: [");
+	if (s->inbound_all)
+		strbuf_str(out, "all");
+	for (i = 0; i < s->n_inbound_ports; i++)
+		strbuf_printf(out, "%s%u", i > 0 ? ", " : "", (unsigned)s->inbound_ports[i]);
+	strbuf_str(out, "]\n");
+	settings_print_bool(out, "block_doh", s->block_doh);
+	strbuf_str(out, "doh_blocklist: [");
+	for (i = 0; i < s->n_doh; i++) {
+		strbuf_str(out, i > 0 ? ", " : "");
+		settings_print_addr(out, &s->doh[i].addr, s->doh[i].len);
+	}
+	strbuf_str(out, "]\nnameserver_exempt: [");
+	for (i = 0; i < s->n_exempt; i++) {
+		strbuf_str(out, i > 0 ? ", " : "");
+		settings_print_addr(out, &s->exempt[i], -1);
+	}
+	strbuf_str(out, "]\n");
+	settings_print_bool(out, "require_pass", s->require_pass);
+	settings_print_bool(out, "require_raw_guard", s->require_raw_guard);
+	settings_print_bool(out, "allow_local_resolver", s->allow_local_resolver);
+}
+
+static void settings_print_dns(const struct settings *s, struct strbuf *out)
+{
+	size_t i;
+
+	strbuf_str(out, "dns_upstream: [");
+	for (i = 0; i < s->dns.n; i++) {
+		strbuf_str(out, i > 0 ? ", " : "");
+		settings_print_endpoint(out, &s->dns.v[i].addr, s->dns.v[i].port);
+	}
+	strbuf_str(out, "]\n");
+	settings_print_duration(out, "dns_timeout", s->dns_timeout_ms);
+	settings_print_line(out, "dns_probe", s->dns_probe[0] ? s->dns_probe : ".");
+	strbuf_printf(out, "dns_probe_interval: %u\ndns_types: [", s->dns_probe_interval_s);
+	for (i = 0; i < s->n_dns_types; i++)
+		strbuf_printf(out, "%sTYPE%u", i > 0 ? ", " : "", (unsigned)s->dns_types[i]);
+	strbuf_str(out, "]\n");
+}
+
 static void settings_print_vault(const struct settings *s, struct strbuf *out)
 {
 	settings_print_line(out, "vault", s->vault_file);
@@ -135,8 +193,6 @@ static void settings_print_api(const struct settings *s, struct strbuf *out)
 
 void settings_print(const struct settings *s, struct strbuf *out)
 {
-	size_t i;
-
 	settings_print_line(out, "mode", settings_mode_text(s->mode));
 	if (s->policy_file) {
 		strbuf_str(out, "# OPENSANDBOX_EGRESS_POLICY_FILE: ");
@@ -146,19 +202,14 @@ void settings_print(const struct settings *s, struct strbuf *out)
 	settings_print_policy(out, s->user_policy);
 	strbuf_printf(out, "max_rules: %zu\n", s->max_rules);
 	settings_print_api(s, out);
+	settings_print_gate(s, out);
 	settings_print_bool(out, "read_only", s->read_only);
 	settings_print_lists(s, out);
 	settings_print_line(out, "ca_cert_out", s->ca_cert_out);
 	settings_print_line(out, "ca_key", s->ca_key);
 	settings_print_line(out, "upstream_trust", s->upstream_trust);
 	settings_print_bool(out, "upstream_insecure", s->upstream_insecure);
-	strbuf_str(out, "dns_upstream: [");
-	for (i = 0; i < s->dns.n; i++) {
-		strbuf_str(out, i > 0 ? ", " : "");
-		settings_print_endpoint(out, &s->dns.v[i].addr, s->dns.v[i].port);
-	}
-	strbuf_str(out, "]\n");
-	settings_print_duration(out, "dns_timeout", s->dns_timeout_ms);
+	settings_print_dns(s, out);
 	strbuf_printf(out, "audit: [%s%s", s->audit_stdout ? "stdout" : "",
 		s->audit_stdout && s->audit_file ? ", " : "");
 	if (s->audit_file)

@@ -16,13 +16,7 @@ static const struct setting_row setting_rows[SETTING_MAX] = {
 #define UP "OPENSANDBOX_EGRESS_"
 
 static const struct setting_other_row setting_others[] = {
-	{OTHER_NO_EFFECT, NULL, UP "DNS_UPSTREAM_PROBE"},
-	{OTHER_NO_EFFECT, NULL, UP "DNS_UPSTREAM_PROBE_INTERVAL_SEC"},
-	{OTHER_NO_EFFECT, NULL, UP "NAMESERVER_EXEMPT"},
-	{OTHER_NO_EFFECT, NULL, UP "BLOCK_DOH_443"},
-	{OTHER_NO_EFFECT, NULL, UP "DOH_BLOCKLIST"},
 	{OTHER_NO_EFFECT, NULL, UP "REDIRECT_BACKEND"},
-	{OTHER_NO_EFFECT, NULL, UP "MITMPROXY_TRANSPARENT"},
 	{OTHER_NO_EFFECT, NULL, UP "MITMPROXY_UPSTREAM_EXTRA_CA"},
 	{OTHER_NO_EFFECT, NULL, UP "MITMPROXY_PASSTHROUGH_HOSTS"},
 	{OTHER_NO_EFFECT, NULL, UP "MITMPROXY_SHADOW"},
@@ -42,11 +36,8 @@ static const struct setting_other_row setting_others[] = {
 	{OTHER_REFUSED, NULL, UP "UPSTREAM_PROXY_AUTH"},
 	{OTHER_REFUSED, NULL, UP "PROFILE"},
 	{OTHER_UNSUPPORTED, "policy_ceiling", "EGRESS_POLICY_CEILING_FILE"},
-	{OTHER_UNSUPPORTED, "inbound_ports", "EGRESS_INBOUND_PORTS"},
 	{OTHER_UNSUPPORTED, "lifecycle", "OPENSANDBOX_URL"},
 	{OTHER_UNSUPPORTED, NULL, "OPENSANDBOX_API_KEY_FILE"},
-	{OTHER_UNSUPPORTED, NULL, "EGRESS_REQUIRE_PASS"},
-	{OTHER_UNSUPPORTED, NULL, "EGRESS_REQUIRE_RAW_GUARD"},
 };
 
 const struct setting_row *setting_row(enum setting_id id)
@@ -179,7 +170,7 @@ static const char *setting_other_text(enum setting_other what)
 {
 	switch (what) {
 	case OTHER_NO_EFFECT:
-		return "accepted with a warning: no effect in mode `proxy`";
+		return "accepted with a warning: no effect";
 	case OTHER_REFUSED:
 		return "refused when set: ignoring it would weaken what was asked for";
 	case OTHER_UNSUPPORTED:

@@ -18,6 +18,7 @@
 #include "base/proc.h"
 #include "control/areas.h"
 #include "control/ports.h"
+#include "control/sources.h"
 #include "control/supervisor_int.h"
 #include "control/worker.h"
 
@@ -38,138 +39,6 @@ void supervisor_complain(const char *message)
 	(void)fprintf(stderr, "egress: %.*s\n", (int)n, line);
 }
 
-static void supervisor_mask(sigset_t *set)
-{
-	(void)sigemptyset(set);
-	(void)sigaddset(set, SIGTERM);
-	(void)sigaddset(set, SIGINT);
-	(void)sigaddset(set, SIGHUP);
-	(void)sigaddset(set, SIGCHLD);
-}
-
-/* A library that binds a symbol at its first call puts all vector registers on the stack, with what
- * the last copy left in them: a piece of a key. So the worker binds everything at its start. The
- * memory ends with the exec. */
-static char **supervisor_worker_environ(char *const *env, char *last)
-{
-	size_t n = 0;
-	char **out;
-
-	while (env[n])
-		n++;
-	out = xcalloc(n + 2, sizeof(*out));
-	for (size_t i = 0; i < n; i++)
-		out[i] = env[i];
-	out[n] = last; /* of two with one name the last one counts */
-	return out;
-}
-
-/* In the child: leaves only 0, 1, 2 and the control socket open, drops every right, and becomes the
- * worker. Returns only on failure. */
-static int supervisor_become_worker(const struct supervisor *s, int control, struct errmsg *msg)
-{
-	char *const argv[] = {(char[]){"egress"}, (char[]){"--worker"}, NULL};
-	char bind_now[] = "LD_BIND_NOW=1";
-	char **env = supervisor_worker_environ(s->environ, bind_now);
-	sigset_t set;
-	int ret;
-
-	/* dup2 also takes close-on-exec off, but not onto itself. */
-	if (control == WORKER_CONTROL_FD)
-		ret = fcntl(control, F_SETFD, 0);
-	else
-		ret = dup2(control, WORKER_CONTROL_FD);
-	if (ret < 0 || syscall(SYS_close_range, WORKER_CONTROL_FD + 1, ~0U, 0) < 0)
-		return errmsg_set(msg, -errno, "descriptors: %s", err_text(-errno));
-	supervisor_mask(&set);
-	(void)sigprocmask(SIG_UNBLOCK, &set, NULL);
-	if (geteuid() == 0) {
-		ret = proc_drop(WORKER_UID, WORKER_GID, msg);
-		if (ret < 0)
-			return ret;
-	}
-	ret = proc_drop_caps(msg);
-	if (ret < 0)
-		return ret;
-	(void)execve("/proc/self/exe", argv, env);
-	return errmsg_set(msg, -errno, "/proc/self/exe: %s", err_text(-errno));
-}
-
-static void supervisor_kill(const struct supervisor *s, int sig)
-{
-	/* 0 would be our own process group. */
-	if (s->worker > 0)
-		(void)kill(s->worker, sig);
-}
-
-static void supervisor_close_control(struct supervisor *s)
-{
-	if (s->control_fd >= 0)
-		(void)close(s->control_fd);
-	s->control_fd = -1;
-}
-
-/* Forks the worker and hands it everything. A failure counts as a worker that died at once. */
-static int supervisor_start_worker(struct supervisor *s)
-{
-	struct errmsg msg = {""};
-	int pair[2];
-	int ret;
-
-	ret = control_pair(pair);
-	if (ret < 0)
-		return ret;
-	s->worker = fork();
-	if (s->worker < 0) {
-		ret = -errno;
-		s->worker = 0;
-		(void)close(pair[0]);
-		(void)close(pair[1]);
-		return ret;
-	}
-	if (s->worker == 0) {
-		ret = supervisor_become_worker(s, pair[1], &msg);
-		supervisor_complain(ret < 0 ? msg.text : "no worker");
-		_exit(WORKER_EXIT_SETTINGS);
-	}
-	(void)close(pair[1]);
-	s->control_fd = pair[0];
-	s->ready = false;
-	s->vault_sent = 0; /* START counts by READY */
-	/* The packet waits in the socket until the worker reads it. */
-	ret = control_send(s->control_fd, CONTROL_START, &s->roles);
-	if (ret < 0) {
-		log_error("supervisor", "worker %d: start message: %s", (int)s->worker,
-			err_text(ret));
-		supervisor_kill(s, SIGKILL);
-	}
-	return 0;
-}
-
-static void supervisor_try_worker(struct supervisor *s)
-{
-	int ret;
-
-	ret = supervisor_start_worker(s);
-	if (ret == 0)
-		return;
-	log_error("supervisor", "worker: cannot be started: %s", err_text(ret));
-	s->restart_at = clock_mono_ms() + s->backoff_ms;
-}
-
-static void supervisor_tell(
-	const struct supervisor *s, enum control_type type, const struct roles *r)
-{
-	int ret;
-
-	if (s->control_fd < 0)
-		return;
-	ret = control_send(s->control_fd, type, r);
-	if (ret < 0)
-		log_error("supervisor", "worker %d: %s message: %s", (int)s->worker,
-			control_text(type), err_text(ret));
-}
-
 static void supervisor_on_ready(struct supervisor *s)
 {
 	const struct settings *set = s->settings;
@@ -180,11 +49,16 @@ static void supervisor_on_ready(struct supervisor *s)
 	s->ever_ready = true;
 	s->backoff_ms = SUPERVISOR_BACKOFF_MS;
 	supervisor_vault_ready(s);
+	if (!set->proxy) {
+		log_info("supervisor", "ready: worker %d", (int)s->worker);
+		return;
+	}
 	ports_text(&set->proxy_addr, set->proxy_port, addr);
 	(void)snprintf(addr6, sizeof(addr6), " and [::1]:%u", (unsigned)set->proxy_port);
-	log_info("supervisor", "ready: worker %d listens on %s%s, CA certificate in %s",
-		(int)s->worker, addr, s->roles.fd[ROLE_PROXY_V6] >= 0 ? addr6 : "",
-		set->ca_cert_out);
+	log_info("supervisor", "ready: worker %d listens on %s%s%s%s", (int)s->worker, addr,
+		s->roles.fd[ROLE_PROXY_V6] >= 0 ? addr6 : "",
+		set->intercept == INTERCEPT_OFF ? "" : ", CA certificate in ",
+		set->intercept == INTERCEPT_OFF ? "" : set->ca_cert_out);
 }
 
 static void supervisor_on_rotate(struct supervisor *s)
@@ -220,11 +94,7 @@ static bool supervisor_on_save(struct supervisor *s, enum control_type type)
 		return false;
 	if (ret < 0)
 		log_error("supervisor", "policy file: %s", msg.text);
-	if (s->control_fd >= 0 && control_send_code(s->control_fd, type, ret) < 0) {
-		log_error("supervisor", "worker %d: no answer could be given: it is ended",
-			(int)s->worker);
-		supervisor_kill(s, SIGKILL);
-	}
+	supervisor_tell_code(s, type, ret);
 	return true;
 }
 
@@ -233,9 +103,10 @@ static void supervisor_on_message(struct supervisor *s)
 {
 	enum control_type type = CONTROL_STOP;
 	struct roles sent;
+	int code = 0;
 	int ret;
 
-	ret = control_receive(s->control_fd, &type, &sent);
+	ret = control_receive_code(s->control_fd, &type, &sent, &code);
 	if (ret == -EAGAIN)
 		return;
 	if (ret == E_EOF) {
@@ -249,6 +120,8 @@ static void supervisor_on_message(struct supervisor *s)
 		supervisor_on_rotate(s);
 	} else if (ret == 0 && type == CONTROL_VAULT && s->vault_sent > 0) {
 		supervisor_vault_taken(s);
+	} else if (ret == 0 && type == CONTROL_PROBE && s->guard.program >= 0) {
+		supervisor_probe_start(s, code);
 	} else if (ret == 0 && supervisor_on_save(s, type)) {
 		/* answered */
 	} else {
@@ -267,6 +140,10 @@ static void supervisor_on_hup(struct supervisor *s)
 	int ret;
 	int i;
 
+	if (s->closed) {
+		log_error("supervisor", "reload refused: egress is closed; start it anew");
+		return;
+	}
 	ret = supervisor_reload(s, &fresh, &msg);
 	if (ret < 0) {
 		log_error("supervisor", "reload refused, nothing is changed: %s", msg.text);
@@ -325,35 +202,6 @@ static void supervisor_on_stop(struct supervisor *s)
 	supervisor_kill(s, SIGTERM);
 }
 
-/* What to do about a worker that is gone: an exit code for the program, or -1 to go on. */
-static int supervisor_on_worker_end(struct supervisor *s, int status)
-{
-	pid_t worker = s->worker;
-
-	supervisor_close_control(s);
-	file_stage_discard(&s->saved);
-	s->worker = 0;
-	if (WIFSIGNALED(status))
-		log_error("supervisor", "worker %d: ended by signal %d", (int)worker,
-			WTERMSIG(status));
-	else if (!s->stopping || WEXITSTATUS(status) != WORKER_EXIT_OK)
-		log_error("supervisor", "worker %d: ended with code %d", (int)worker,
-			WEXITSTATUS(status));
-	if (s->stopping)
-		return -1;
-	if (!s->ever_ready && WIFEXITED(status) && WEXITSTATUS(status) == WORKER_EXIT_SETTINGS)
-		return SUPERVISOR_EXIT_SETTINGS;
-	if (s->ready) {
-		s->restart_at = 0;
-	} else {
-		s->restart_at = clock_mono_ms() + s->backoff_ms;
-		s->backoff_ms *= 2;
-		if (s->backoff_ms > SUPERVISOR_BACKOFF_MAX)
-			s->backoff_ms = SUPERVISOR_BACKOFF_MAX;
-	}
-	return -1;
-}
-
 /* As process 1 of a container we also inherit orphans: reaped and forgotten. */
 static int supervisor_reap(struct supervisor *s)
 {
@@ -367,6 +215,10 @@ static int supervisor_reap(struct supervisor *s)
 			return code;
 		if (pid == s->worker)
 			code = supervisor_on_worker_end(s, status);
+		else if (pid == s->guard.pid)
+			supervisor_guard_end(s, status);
+		else if (pid == s->prober)
+			supervisor_probe_end(s, status);
 	}
 }
 
@@ -388,14 +240,35 @@ static int supervisor_on_signal(struct supervisor *s)
 	}
 }
 
+/* What has to be looked at from time to time, and when. */
+struct supervisor_chore {
+	uint64_t (*due)(const struct supervisor *s);
+	void (*run)(struct supervisor *s);
+};
+
+static uint64_t supervisor_rules_due(const struct supervisor *s)
+{
+	return s->closed ? UINT64_MAX : s->rules_look_at;
+}
+
+static const struct supervisor_chore supervisor_chores[] = {
+	{supervisor_vault_due, supervisor_on_vault},
+	{supervisor_rules_due, supervisor_on_rules},
+	{supervisor_guard_due, supervisor_guard_again},
+	{supervisor_ca_due, supervisor_ca_look},
+};
+
 /* Milliseconds until something is due, -1 for never. */
 static int supervisor_timeout(const struct supervisor *s)
 {
 	uint64_t now = clock_mono_ms();
-	uint64_t due = s->stopping ? UINT64_MAX : supervisor_vault_due(s);
+	uint64_t due = UINT64_MAX;
 
-	if (!s->stopping && s->rules_look_at < due)
-		due = s->rules_look_at;
+	for (size_t i = 0; !s->stopping && i < ARRAY_LEN(supervisor_chores); i++) {
+		uint64_t at = supervisor_chores[i].due(s);
+
+		due = at < due ? at : due;
+	}
 	if (!s->worker && s->restart_at < due)
 		due = s->restart_at;
 	if (s->worker && s->stopping)
@@ -423,10 +296,9 @@ static int supervisor_turn(struct supervisor *s)
 		supervisor_rules_event(s);
 	if (fds[0].revents)
 		return supervisor_on_signal(s);
-	if (!s->stopping && clock_mono_ms() >= supervisor_vault_due(s))
-		supervisor_on_vault(s);
-	if (!s->stopping && clock_mono_ms() >= s->rules_look_at)
-		supervisor_on_rules(s);
+	for (size_t i = 0; !s->stopping && i < ARRAY_LEN(supervisor_chores); i++)
+		if (clock_mono_ms() >= supervisor_chores[i].due(s))
+			supervisor_chores[i].run(s);
 	if (s->worker && s->stopping && clock_mono_ms() >= s->kill_at) {
 		log_warn("supervisor", "worker %d: does not stop: it is ended", (int)s->worker);
 		s->kill_at = UINT64_MAX >> 1;
@@ -450,6 +322,17 @@ static int supervisor_loop(struct supervisor *s)
 	return code;
 }
 
+/* The start has failed. 0: go on, closed. */
+static int supervisor_fail(struct supervisor *s, const struct errmsg *msg)
+{
+	struct settings_source src = sources_settings(&s->roles, s->config_path, s->environ);
+
+	supervisor_complain(msg->text);
+	if (s->exit_code == SUPERVISOR_EXIT_API || s->signal_fd < 0 || settings_mode_is_proxy(&src))
+		return s->exit_code;
+	return supervisor_start_closed(s, msg->text);
+}
+
 int supervisor_run(const char *config_path, char *const *env)
 {
 	struct supervisor s;
@@ -471,12 +354,10 @@ int supervisor_run(const char *config_path, char *const *env)
 		else
 			ret = supervisor_start(&s, &msg);
 	}
-	if (ret < 0) {
-		supervisor_complain(msg.text);
-		ret = SUPERVISOR_EXIT_SETTINGS;
-	} else {
+	if (ret < 0)
+		ret = supervisor_fail(&s, &msg);
+	if (ret == 0)
 		ret = supervisor_loop(&s);
-	}
 	supervisor_fini(&s);
 	return ret;
 }

@@ -12,6 +12,7 @@ enum supervisor_exit {
 	SUPERVISOR_EXIT_OK = 0,       /* stopped by SIGTERM or SIGINT */
 	SUPERVISOR_EXIT_FAILED = 1,   /* the system let us down: no process, no memory */
 	SUPERVISOR_EXIT_SETTINGS = 2, /* a start that cannot succeed; the reason is on stderr */
+	SUPERVISOR_EXIT_API = 3,      /* modes dns, dns+nft: not even the API can listen */
 };
 
 #define SUPERVISOR_STOP_MS 8000      /* for a worker to end; Docker gives us 10 s in all */

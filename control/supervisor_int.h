@@ -2,6 +2,8 @@
  * supervisor.c lives on it. */
 #pragma once
 
+#include <signal.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "base/strbuf.h"
@@ -9,6 +11,18 @@
 #include "control/roles.h"
 #include "control/settings.h"
 #include "control/vault_watch.h"
+#include "nft/guard_msg.h"
+
+/* The guard's process, and what outlives it. */
+struct supervisor_guard {
+	int program;             /* egress-guard, opened at the start; -1: this mode has none */
+	pid_t pid;               /* 0: none */
+	int held[GUARD_XSK_MAX]; /* its AF_XDP sockets: a queue stays ours while it is restarted */
+	size_t n_held;
+	uint64_t started_at; /* clock_mono_ms */
+	uint64_t restart_at; /* used while there is none */
+	uint32_t backoff_ms;
+};
 
 struct supervisor {
 	const char *config_path; /* NULL: no file */
@@ -31,6 +45,14 @@ struct supervisor {
 	uint64_t rules_look_at;
 	struct file_stage saved; /* a policy file that was written and has no name yet */
 
+	struct supervisor_guard guard;
+	pid_t prober;        /* 0: none; see supervisor_guard.c */
+	bool closed;         /* the start could not succeed: supervisor_closed.c */
+	int exit_code;       /* of a start that fails */
+	uint64_t ca_look_at; /* clock_mono_ms of the next look at the CA's file */
+	struct stat ca_seen; /* how it looked when we wrote it */
+	int ca_error;        /* 0, or why it cannot be put there */
+
 	int signal_fd;
 	int control_fd; /* -1: no worker, or it has closed its end */
 	pid_t worker;   /* 0: none */
@@ -46,12 +68,67 @@ void supervisor_init(struct supervisor *s, const char *config_path, char *const 
 /* Everything up to the first worker, in the order of design 2. The message is for the operator. */
 CHECKED int supervisor_start(struct supervisor *s, struct errmsg *msg);
 void supervisor_fini(struct supervisor *s);
+/* Opens the API's listeners into s->roles. */
+CHECKED int supervisor_listen_api(
+	struct supervisor *s, const struct settings *set, struct errmsg *msg);
 
 /* After SIGHUP: reads the files anew. 0: *fresh has what changed, moved into s->roles by the
  * caller. On failure everything stays as it is. */
 CHECKED int supervisor_reload(struct supervisor *s, struct roles *fresh, struct errmsg *msg);
 /* The answer to ROTATE: s->roles has the new audit file. */
 CHECKED int supervisor_rotate(struct supervisor *s, struct errmsg *msg);
+
+/* supervisor_worker.c */
+
+/* The signals that the loop reads from a descriptor; a new process gets them back. */
+void supervisor_mask(sigset_t *set);
+/* In a child before exec: the descriptors from `first` on are closed, signals are as usual. */
+CHECKED int supervisor_child_clean(unsigned first, struct errmsg *msg);
+/* Starts one; on failure its time comes again. */
+void supervisor_try_worker(struct supervisor *s);
+void supervisor_kill(const struct supervisor *s, int sig);
+void supervisor_close_control(struct supervisor *s);
+void supervisor_tell(const struct supervisor *s, enum control_type type, const struct roles *r);
+void supervisor_tell_code(const struct supervisor *s, enum control_type type, int code);
+/* What to do about a worker that is gone: an exit code for the program, or -1 to go on. */
+int supervisor_on_worker_end(struct supervisor *s, int status);
+
+/* supervisor_guard.c */
+
+/* Finds the program. Only in modes with rules in the kernel. */
+CHECKED int supervisor_guard_open(struct supervisor *s, struct errmsg *msg);
+void supervisor_guard_fini(struct supervisor *s);
+/* Ends the guard there is, and starts another; s->roles has the worker's end of the pair. If none
+ * can be started, that end is a closed one. Nothing in mode proxy. */
+void supervisor_guard_start(struct supervisor *s);
+/* The worker has its end: with a copy of ours the guard would not see the worker's death. */
+void supervisor_guard_handed(struct supervisor *s);
+/* It was reaped. */
+void supervisor_guard_end(struct supervisor *s, int status);
+/* When another one is due: clock_mono_ms, UINT64_MAX for never. Then: starts it. */
+uint64_t supervisor_guard_due(const struct supervisor *s);
+void supervisor_guard_again(struct supervisor *s);
+/* The worker asks whether the rules hold for others (PROBE). */
+void supervisor_probe_start(struct supervisor *s, int code);
+/* The prober was reaped. */
+void supervisor_probe_end(struct supervisor *s, int status);
+
+/* supervisor_closed.c */
+
+/* Instead of supervisor_start, or after it: only /healthz is served, with the cause, and the rules
+ * let nothing out (design 2). 0, or an exit code where not even that can be done. */
+CHECKED int supervisor_start_closed(struct supervisor *s, const char *cause);
+
+/* supervisor_ca.c */
+
+/* Every half second: the sandbox can remove the file, and its clients need it. */
+#define SUPERVISOR_CA_MS 500
+
+CHECKED int supervisor_write_cert(struct supervisor *s, struct errmsg *msg);
+/* When supervisor_ca_look is due: clock_mono_ms, UINT64_MAX for never. */
+uint64_t supervisor_ca_due(const struct supervisor *s);
+/* Puts the file back if it is not what we wrote; tells the worker if that fails. */
+void supervisor_ca_look(struct supervisor *s);
 
 /* supervisor_vault.c */
 

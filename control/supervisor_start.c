@@ -10,12 +10,15 @@
 #include "base/arena.h"
 #include "base/state.h"
 #include "control/areas.h"
+#include "control/devices.h"
 #include "control/files.h"
 #include "control/ports.h"
 #include "control/sources.h"
 #include "control/supervisor.h"
 #include "control/supervisor_int.h"
 #include "control/vault_feed.h"
+#include "control/worker.h"
+#include "dns/dns_gate.h"
 #include "proxy/ca.h"
 
 #define CA_PEM_MAX (64u << 10)
@@ -151,19 +154,6 @@ static int supervisor_areas(struct supervisor *s, const struct ca *ca, struct er
 	return supervisor_store_ca(ca, s->roles.fd[ROLE_AREA_SECRET], msg);
 }
 
-static int supervisor_write_cert(const struct supervisor *s, struct errmsg *msg)
-{
-	int ret;
-
-	ret = files_replace(
-		s->settings->ca_cert_out, strbuf_slice(&s->ca_cert), 0644, s->own_cert_dir, msg);
-	if (ret < 0)
-		return errmsg_prefix(msg, ret,
-			"the CA certificate cannot be written (set EGRESS_CA_CERT_OUT%s)",
-			s->own_cert_dir ? " or XDG_STATE_HOME" : "");
-	return 0;
-}
-
 /* CA, areas, certificate. The key leaves this process's memory with the end of this call. */
 static int supervisor_secrets(struct supervisor *s, struct errmsg *msg)
 {
@@ -194,26 +184,83 @@ static int supervisor_open_trust(const char *path, int *fd, struct errmsg *msg)
 		path, err_text(-errno));
 }
 
-static int supervisor_listen(struct supervisor *s, struct errmsg *msg)
+int supervisor_listen_api(struct supervisor *s, const struct settings *set, struct errmsg *msg)
 {
-	const struct settings *set = s->settings;
-	struct ports_place proxy = {
-		.addr = set->proxy_addr,
-		.port = set->proxy_port,
-		.setting = "EGRESS_PROXY_ADDR, or `proxy_addr` in the file,",
-	};
-	struct ports_place api = {
+	const struct ports_place api = {
 		.addr = set->api_addr,
 		.port = set->api_port,
 		.any = set->api_any,
-		.setting = "OPENSANDBOX_EGRESS_HTTP_ADDR, or `api_addr` in the file,",
+		.owner = WORKER_UID,
+		.setting = "set OPENSANDBOX_EGRESS_HTTP_ADDR, or `api_addr` in the file, to "
+			   "another",
 	};
+
+	return ports_open(&api, &s->roles.fd[ROLE_API], &s->roles.fd[ROLE_API_V6], msg);
+}
+
+/* The DNS gate's place is fixed: the replaced image's clients may ask it there. */
+static int supervisor_listen_dns(struct supervisor *s, struct errmsg *msg)
+{
+	struct ports_place dns = {
+		.port = DNS_GATE_PORT, .udp = true, .owner = WORKER_UID, .setting = "the DNS gate"};
 	int ret;
 
-	ret = ports_open(&proxy, &s->roles.fd[ROLE_PROXY], &s->roles.fd[ROLE_PROXY_V6], msg);
-	if (ret == 0 && set->api)
-		ret = ports_open(&api, &s->roles.fd[ROLE_API], &s->roles.fd[ROLE_API_V6], msg);
+	REQUIRE(netaddr_parse(SLICE("127.0.0.1"), &dns.addr));
+	ret = ports_open(&dns, &s->roles.fd[ROLE_DNS_UDP], &s->roles.fd[ROLE_DNS_UDP_V6], msg);
+	dns.udp = false;
+	if (ret == 0)
+		ret = ports_open(
+			&dns, &s->roles.fd[ROLE_DNS_TCP], &s->roles.fd[ROLE_DNS_TCP_V6], msg);
 	return ret;
+}
+
+static int supervisor_listen(struct supervisor *s, struct errmsg *msg)
+{
+	const struct settings *set = s->settings;
+	const struct ports_place proxy = {
+		.addr = set->proxy_addr,
+		.port = set->proxy_port,
+		.owner = WORKER_UID,
+		.setting = "set EGRESS_PROXY_ADDR, or `proxy_addr` in the file, to another",
+	};
+	int ret = 0;
+
+	/* The API first: where it cannot listen nobody can be told anything. */
+	if (set->api)
+		ret = supervisor_listen_api(s, set, msg);
+	if (ret < 0 && set->mode != MODE_PROXY)
+		s->exit_code = SUPERVISOR_EXIT_API;
+	if (ret == 0 && set->proxy)
+		ret = ports_open(
+			&proxy, &s->roles.fd[ROLE_PROXY], &s->roles.fd[ROLE_PROXY_V6], msg);
+	if (ret == 0 && set->mode != MODE_PROXY)
+		ret = supervisor_listen_dns(s, msg);
+	return ret;
+}
+
+/* What somebody in this namespace answers in place of a resolver would be believed. */
+static int supervisor_check_resolvers(const struct settings *set, struct errmsg *msg)
+{
+	char text[NETADDR_TEXT_MAX];
+	struct devices d;
+	int ret;
+
+	if (set->mode == MODE_PROXY || set->allow_local_resolver)
+		return 0;
+	ret = devices_read(&d);
+	if (ret < 0)
+		return errmsg_set(msg, ret, "network devices: %s", err_text(ret));
+	for (size_t i = 0; i < set->dns.n; i++) {
+		if (!devices_has(&d, &set->dns.v[i].addr))
+			continue;
+		(void)netaddr_text(&set->dns.v[i].addr, text);
+		return errmsg_set(msg, E_VALUE,
+			"resolver %s is an address of this namespace, where the sandbox could "
+			"answer: expected another in OPENSANDBOX_EGRESS_DNS_UPSTREAM (or "
+			"EGRESS_ALLOW_LOCAL_RESOLVER=1)",
+			text);
+	}
+	return 0;
 }
 
 static int supervisor_open_files(struct supervisor *s, struct errmsg *msg)
@@ -222,6 +269,10 @@ static int supervisor_open_files(struct supervisor *s, struct errmsg *msg)
 	int ret;
 
 	ret = supervisor_listen(s, msg);
+	if (ret == 0)
+		ret = supervisor_check_resolvers(set, msg);
+	if (ret == 0 && set->mode != MODE_PROXY)
+		ret = supervisor_guard_open(s, msg);
 	if (ret == 0 && set->api) {
 		s->roles.fd[ROLE_POLICY_NEW] = memfd_create("egress-policy", MFD_CLOEXEC);
 		if (s->roles.fd[ROLE_POLICY_NEW] < 0)
@@ -269,6 +320,8 @@ void supervisor_init(struct supervisor *s, const char *config_path, char *const 
 		.signal_fd = -1,
 		.control_fd = -1,
 		.rules_fd = -1,
+		.exit_code = SUPERVISOR_EXIT_SETTINGS,
+		.guard.program = -1,
 		.backoff_ms = SUPERVISOR_BACKOFF_MS};
 	roles_init(&s->roles);
 	file_stage_init(&s->saved);
@@ -278,6 +331,7 @@ void supervisor_init(struct supervisor *s, const char *config_path, char *const 
 void supervisor_fini(struct supervisor *s)
 {
 	roles_fini(&s->roles);
+	supervisor_guard_fini(s);
 	strbuf_fini(&s->ca_cert);
 	vault_feed_watch_free(s->vault_watch);
 	supervisor_rules_fini(s);
@@ -296,6 +350,8 @@ static void supervisor_warn_fixed(const struct settings *was, const struct setti
 	if (was->api != is->api || was->api_port != is->api_port || was->api_any != is->api_any ||
 		!netaddr_eq(&was->api_addr, &is->api_addr))
 		log_warn("supervisor", "api_addr has changed: it counts after a restart only");
+	if (was->mode != is->mode || was->proxy != is->proxy)
+		log_warn("supervisor", "mode has changed: it counts after a restart only");
 }
 
 /* The audit file anew, if the settings name another one or it was moved away. */

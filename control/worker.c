@@ -126,6 +126,21 @@ static void on_worker_control(evutil_socket_t fd, short what, void *arg)
 	case CONTROL_AUDIT:
 		worker_new_audit(w, &got);
 		break;
+	case CONTROL_GUARD:
+		if (got.fd[ROLE_GUARD] >= 0)
+			worker_gate_guard(w, got.fd[ROLE_GUARD]);
+		got.fd[ROLE_GUARD] = -1; /* the gate's now */
+		break;
+	case CONTROL_PROBE:
+		worker_gate_probed(w, code);
+		break;
+	case CONTROL_CA:
+		if (code < 0)
+			health_set(&w->health, HEALTH_CA_FILE, HEALTH_FAILED,
+				"the CA certificate cannot be written: %s", err_text(code));
+		else
+			health_ok(&w->health, HEALTH_CA_FILE);
+		break;
 	case CONTROL_VAULT:
 		worker_policy_update(w, &got);
 		worker_policy_vault(w);
@@ -179,7 +194,8 @@ static int worker_open_vault(struct worker *w, struct errmsg *msg)
 	if (ret == 0 && secmem_is_locked(w->vault.mem))
 		health_ok(&w->health, HEALTH_MEMORY);
 	else if (ret == 0)
-		health_set(&w->health, HEALTH_MEMORY, HEALTH_DEGRADED,
+		health_set(&w->health, HEALTH_MEMORY,
+			w->settings->require_locked_memory ? HEALTH_FAILED : HEALTH_DEGRADED,
 			"memory for keys cannot be locked (RLIMIT_MEMLOCK)");
 	if (ret == 0 && fd >= 0 && !secmem_is_locked(w->vault.mem))
 		log_warn("vault",
@@ -196,10 +212,8 @@ static int worker_open_vault(struct worker *w, struct errmsg *msg)
 static int worker_open(struct worker *w, struct errmsg *msg)
 {
 	struct tls_trust trust;
-	int ret = worker_receive_start(w->control_fd, &w->start, msg);
+	int ret;
 
-	if (ret < 0)
-		return ret;
 	worker_policy_prefer_area(w);
 	ret = settings_load(&w->start.source, &w->settings, msg);
 	if (ret < 0)
@@ -228,7 +242,8 @@ static int worker_open(struct worker *w, struct errmsg *msg)
 	ret = worker_open_audit(w, msg);
 	if (ret < 0)
 		return ret;
-	return proxy_new(w->base, w->tls, w->resolver, w->audit, w->vault.mem, &w->proxy);
+	ret = proxy_new(w->base, w->tls, w->resolver, w->audit, w->vault.mem, &w->proxy);
+	return ret < 0 ? ret : worker_gate_open(w, msg);
 }
 
 static void worker_serve(struct worker *w)
@@ -250,13 +265,14 @@ static void worker_serve(struct worker *w)
 	worker_note(w, AUDIT_START, REASON_ALLOWED, "egress " EGRESS_VERSION);
 	if (vault_exists(w->vault.vault))
 		worker_vault_note(&w->vault, w->audit);
-	health_ok(&w->health, HEALTH_START);
+	worker_gate_start(w);
 }
 
 static void worker_close(struct worker *w)
 {
 	worker_policy_close(w);
 	worker_api_close(w);
+	worker_gate_close(w);
 	proxy_free(w->proxy);
 	worker_vault_fini(&w->vault);
 	if (w->audit) {
@@ -294,7 +310,11 @@ int worker_main(int control_fd)
 	(void)signal(SIGTERM, SIG_IGN);
 	roles_init(&w.start.roles);
 	health_init(&w.health);
-	ret = worker_open(&w, &msg);
+	ret = worker_receive_start(control_fd, &w.start, &msg);
+	if (ret == 0 && w.start.roles.fd[ROLE_CAUSE] >= 0)
+		return worker_closed_main(&w);
+	if (ret == 0)
+		ret = worker_open(&w, &msg);
 	if (ret < 0) {
 		(void)fprintf(stderr, "egress: %s\n", msg.text[0] ? msg.text : err_text(ret));
 		worker_close(&w);

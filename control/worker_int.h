@@ -4,12 +4,18 @@
 
 #include "audit/audit.h"
 #include "control/api_policy.h"
+#include "control/devices.h"
 #include "control/health.h"
 #include "control/worker.h"
 #include "control/worker_vault.h"
 
+struct dns_gate;
 struct event;
+struct guard_client;
+struct guard_flow;
+struct guard_state;
 struct proxy;
+struct ruleset_options;
 struct resolver;
 struct tls;
 struct webhook;
@@ -21,6 +27,24 @@ struct worker_meta {
 	char instance[WORKER_INSTANCE_LEN + 1]; /* of this run of the supervisor, at random */
 	uint64_t started_us;                    /* its start: clock_wall_us */
 	uint64_t policy_revision;               /* 1 at the start, one more for each change */
+};
+
+/* What the modes dns and dns+nft have beside the proxy; all zero in mode proxy. */
+struct worker_gate {
+	struct guard_client *guard; /* a lost one stays until the supervisor brings another */
+	struct dns_gate *dns;
+	struct devices devices;
+	uint64_t cgroup_id; /* 0: cgroups do not tell our sockets */
+	uint32_t cgroup_level;
+	bool cgroup_found; /* the level is the right one */
+	bool shut;         /* a part that is asked for is missing: nothing gets out */
+	bool submitted;    /* our ruleset waits for its turn */
+	bool applied;      /* by this guard */
+	bool probing;      /* the supervisor was asked */
+	bool tested;       /* and found all well */
+	uint64_t again_ms; /* when to apply or probe again: clock_mono_ms */
+	int diag_fd;       /* sock_diag */
+	struct event *watch;
 };
 
 struct worker {
@@ -41,6 +65,7 @@ struct worker {
 	unsigned n_feeds;           /* messages with a vault that nobody has dealt with */
 	struct webhook *webhook;    /* NULL: none */
 	struct health health;
+	struct worker_gate gate;
 	struct api *api; /* NULL: it does not listen */
 	struct api_policy api_policy;
 	struct event *on_control;
@@ -83,6 +108,44 @@ CHECKED int worker_policy_keep(struct worker *w, const char *doc);
 void worker_policy_reload(struct worker *w);
 void worker_policy_rules(struct worker *w);
 void worker_policy_vault(struct worker *w);
+
+/* worker_gate.c */
+
+/* Before the system call filter. Nothing in mode proxy, here and below. */
+CHECKED int worker_gate_open(struct worker *w, struct errmsg *msg);
+/* Serves, and gives the kernel its rules. Health is green when the self-test has passed. */
+void worker_gate_start(struct worker *w);
+void worker_gate_close(struct worker *w);
+/* Settings and policy in force to the DNS gate. */
+void worker_gate_configure(struct worker *w);
+/* The kernel gets the rules of this policy; policy_change_answer says when. */
+CHECKED int worker_gate_apply(struct worker *w, struct policy *policy);
+/* It gets those in force once more, when its turn has come. */
+void worker_gate_again(struct worker *w);
+/* Another guard; fd is the gate's. */
+void worker_gate_guard(struct worker *w, int fd);
+/* The prober's answer (enum probe_result). */
+void worker_gate_probed(struct worker *w, int result);
+/* Inode of our cgroup, 0 if cgroups do not tell. By path, so before the system call filter. */
+uint64_t worker_cgroup(void);
+/* Zero but for what every ruleset of ours has. */
+struct ruleset_options worker_ruleset_options(
+	const struct settings *s, uint64_t cgroup_id, uint32_t cgroup_level);
+
+/* worker_watch.c */
+
+/* Twice a second. */
+void worker_watch_start(struct worker *w);
+void worker_watch_close(struct worker *w);
+/* What the guard says of the kernel, to health. */
+void worker_watch_state(struct worker *w, const struct guard_state *s);
+/* What the kernel let out or refused by itself, to the audit trail. */
+void worker_watch_flow(struct worker *w, const struct guard_flow *f);
+
+/* worker_closed.c */
+
+/* The whole life of a worker whose start message has a CAUSE: /healthz alone. */
+int worker_closed_main(struct worker *w);
 
 /* worker_api.c */
 void worker_api_open(struct worker *w);

@@ -200,6 +200,7 @@ void worker_configure(struct worker *w)
 	c.denied_arg = w;
 	c.reserved_descriptors = w->start.roles.fd[ROLE_API] < 0 ? 0 : API_CONNS_MAX;
 	proxy_configure(w->proxy, &c);
+	worker_gate_configure(w);
 }
 
 void worker_set_hosts(struct worker *w)
@@ -207,7 +208,8 @@ void worker_set_hosts(struct worker *w)
 	struct strbuf text;
 	int fd = w->start.roles.fd[ROLE_HOSTS];
 
-	if (fd < 0)
+	/* Where a sandbox shares our namespace it may rewrite that file. */
+	if (fd < 0 || w->settings->mode != MODE_PROXY)
 		return;
 	strbuf_init(&text, 1u << 20);
 	if (strbuf_pread_fd(&text, fd) == 0)
@@ -253,10 +255,9 @@ static void on_change_discard(void *arg)
 		log_warn("worker", "a temporary policy file is left behind");
 }
 
-/* Mode proxy has no rules in the kernel. */
 static int on_change_apply(void *arg, struct policy *policy)
 {
-	return 0;
+	return worker_gate_apply(arg, policy);
 }
 
 static struct policy *on_change_in_force(void *arg)

@@ -51,6 +51,9 @@ int worker_receive_start(int control_fd, struct worker_start *out, struct errmsg
 		ret = errmsg_set(msg, E_SYNTAX, "%s message before start", control_text(type));
 		goto fail;
 	}
+	worker_start_source(out);
+	if (out->roles.fd[ROLE_CAUSE] >= 0)
+		return 0; /* nothing is kept from a start that cannot succeed */
 	ret = worker_start_map(out->roles.fd[ROLE_AREA_SECRET], ROLE_AREA_SECRET, out->secret_len,
 		&out->secret, msg);
 	if (ret < 0)
@@ -63,7 +66,6 @@ int worker_receive_start(int control_fd, struct worker_start *out, struct errmsg
 		out->roles.fd[ROLE_AREA_PLAIN], ROLE_AREA_PLAIN, out->plain_len, &out->plain, msg);
 	if (ret < 0)
 		goto fail;
-	worker_start_source(out);
 	return 0;
 fail:
 	worker_start_fini(out);

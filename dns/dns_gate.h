@@ -11,6 +11,7 @@
 #include "dns/forwarder.h"
 #include "policy/check.h"
 
+#define DNS_GATE_PORT 15353       /* on 127.0.0.1 and [::1], as the replaced image's */
 #define DNS_GATE_QUERIES_MAX 4096 /* at a time; SERVFAIL beyond */
 
 struct audit;

@@ -28,7 +28,7 @@ import time
 SRC = os.environ.get("EGRESS_SRC") or os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
 BUILD = os.environ.get("EGRESS_BUILD") or os.path.join(SRC, "build", "gcc-asan")
-GUARD = os.environ.get("EGRESS_GUARD_BIN") or os.path.join(BUILD, "nft", "egress-guard")
+GUARD = os.environ.get("EGRESS_GUARD_BIN") or os.path.join(BUILD, "control", "egress-guard")
 WORKER_UID, GUARD_UID, NOBODY = 10042, 10043, 65534
 API, WEB, DNS = 18080, 18081, 15353
 BOX = {4: "198.18.91.2", 6: "fd00:198:91::2"}
@@ -313,6 +313,10 @@ class Tap(threading.Thread):
 
 
 class Bed:
+    NAME = "guardbed"
+    ADDRESSES = ALL
+    SERVED = [(k, p) for k in (TCP, UDP) for p in (53, 80, 443, 853, 5000, 8080)]
+
     def __init__(self, top):
         self.top, self.processes = top, []
         self.net = self.box = self.cgroup = None
@@ -322,7 +326,7 @@ class Bed:
         home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
         self.net = new_network()
         run("ip", "link", "set", "lo", "up")
-        for a in ALL:
+        for a in self.ADDRESSES:
             run("ip", "addr", "add", f"{a[4]}/32", "dev", "lo")
             run("ip", "addr", "add", f"{a[6]}/128", "dev", "lo", "nodad")
         self.box = new_network()
@@ -349,7 +353,7 @@ class Bed:
         root = next((m.split()[1] for m in open("/proc/mounts") if m.split()[2] == "cgroup2"), None)
         if root is None:
             raise Skip("no cgroup2")
-        self.cgroup = os.path.join(root, f"guardbed-{os.getpid()}")
+        self.cgroup = os.path.join(root, f"{self.NAME}-{os.getpid()}")
         os.mkdir(self.cgroup)
         self.cgroup_id = os.stat(self.cgroup).st_ino
 
@@ -363,17 +367,19 @@ class Bed:
         """Behind the box: TCP and UDP that answer on a few ports, whatever the address."""
         self.accepted = []
         with Inside(self.net):
-            for port in (53, 80, 443, 853, 5000, 8080):
-                for addr in [a[f] for a in [*ALL, ROUTER] for f in (4, 6)]:
-                    family = socket.AF_INET6 if ":" in addr else socket.AF_INET
-                    for kind, serve in ((socket.SOCK_STREAM, self.serve_tcp),
-                                        (socket.SOCK_DGRAM, self.serve_udp)):
-                        s = socket.socket(family, kind)
-                        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                        s.bind((addr, port))
-                        if kind == socket.SOCK_STREAM:
-                            s.listen(64)
-                        self.thread(serve, s)
+            for proto, port in self.SERVED:
+                for addr in [a[f] for a in [*self.ADDRESSES, ROUTER] for f in (4, 6)]:
+                    self.serve(proto, addr, port)
+
+    def serve(self, proto, addr, port):
+        kind, serve = {TCP: (socket.SOCK_STREAM, self.serve_tcp),
+                       UDP: (socket.SOCK_DGRAM, self.serve_udp)}[proto]
+        s = socket.socket(socket.AF_INET6 if ":" in addr else socket.AF_INET, kind)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind((addr, port))
+        if proto == TCP:
+            s.listen(64)
+        self.thread(serve, s)
 
     def thread(self, f, *args):
         threading.Thread(target=f, args=args, daemon=True).start()
@@ -436,13 +442,14 @@ class Agent:
     """A process in the box that runs Python texts, one after the other, as some user."""
 
     CODE = """
-import ctypes, json, mmap, os, socket, struct, sys, threading, time
+import ctypes, encodings.idna, json, mmap, os, select, socket, ssl, struct, sys, threading, time
 # Here and not before: this interpreter may lie where only root can execute it.
 if uid := int(sys.argv[1]):
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
-scope = {m.__name__: m for m in (ctypes, mmap, os, socket, struct, threading, time)}
+scope = {m.__name__: m for m in (ctypes, mmap, os, select, socket, ssl, struct,
+                              threading, time)}
 while True:
     line = sys.stdin.readline()
     if not line:
@@ -456,13 +463,16 @@ while True:
     print(json.dumps(out), flush=True)
 """
 
-    def __init__(self, bed, uid, cgroup=False):
+    def __init__(self, bed, uid, cgroup=False, caps=DOCKER_CAPS, before=None):
+        """before() runs in the child, with every right."""
         def enter():
             if cgroup:
                 bed.enter_cgroup()
+            if before:
+                before()
             libc.prctl(1, signal.SIGKILL, 0, 0, 0)
             for cap in range(64):
-                if cap not in DOCKER_CAPS:
+                if cap not in caps:
                     libc.prctl(24, cap, 0, 0, 0)
 
         with Inside(bed.box):
@@ -492,7 +502,7 @@ def may_make_networks():
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-def main(scope):
+def main(scope, make=Bed):
     cases = {n[5:].replace("_", "-"): f for n, f in scope.items() if n.startswith("case_")}
     if sys.argv[1:] == ["--list"]:
         print("\n".join(cases))
@@ -507,7 +517,7 @@ def main(scope):
         for name in names:
             print(f"skip {name} {why}")
         return 0
-    bed, bad = Bed(tempfile.mkdtemp(prefix="guard-", dir=os.environ.get("EGRESS_TMP"))), 0
+    bed, bad = make(tempfile.mkdtemp(prefix="guard-", dir=os.environ.get("EGRESS_TMP"))), 0
     try:
         bed.start()
         for name in names:

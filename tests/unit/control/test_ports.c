@@ -34,7 +34,7 @@ static uint16_t take_port(int *fd)
 	struct sockaddr_in sa = {0};
 	socklen_t len = sizeof(sa);
 
-	assert_int_equal(ports_listen(&a, 0, fd), 0);
+	assert_int_equal(ports_bind(&a, 0, false, fd), 0);
 	assert_int_equal(getsockname(*fd, (struct sockaddr *)&sa, &len), 0);
 	return ntohs(sa.sin_port);
 }
@@ -58,7 +58,7 @@ static void test_listener_for_ipv6_takes_no_ipv4(void **state)
 	int fd = -1;
 	int ret;
 
-	ret = ports_listen(&a, 0, &fd);
+	ret = ports_bind(&a, 0, false, &fd);
 	if (ret == -EAFNOSUPPORT || ret == -EADDRNOTAVAIL)
 		skip();
 	assert_int_equal(ret, 0);
@@ -70,7 +70,7 @@ static const struct ports_place *place(struct netaddr a, uint16_t port)
 {
 	static struct ports_place p;
 
-	p = (struct ports_place){a, port, false, "EGRESS_PROXY_ADDR"};
+	p = (struct ports_place){.addr = a, .port = port, .setting = "set EGRESS_PROXY_ADDR"};
 	return &p;
 }
 
@@ -106,7 +106,7 @@ static void test_port_of_the_second_loopback_in_use_is_refused(void **state)
 	int fd = -1;
 	int ret;
 
-	ret = ports_listen(&a6, 0, &held);
+	ret = ports_bind(&a6, 0, false, &held);
 	if (ret == -EAFNOSUPPORT || ret == -EADDRNOTAVAIL)
 		skip();
 	assert_int_equal(ret, 0);
@@ -149,7 +149,7 @@ static void test_only_127_0_0_1_gets_a_second_listener(void **state)
 
 static void test_every_address_is_one_listener_for_each_family(void **state)
 {
-	struct ports_place all = {.any = true, .setting = "OPENSANDBOX_EGRESS_HTTP_ADDR"};
+	struct ports_place all = {.any = true, .setting = "set OPENSANDBOX_EGRESS_HTTP_ADDR"};
 	struct errmsg msg = {""};
 	struct sockaddr_in sa = {0};
 	socklen_t len = sizeof(sa);

@@ -39,8 +39,6 @@ static const struct {
 	{"OPENSANDBOX_EGRESS_MODE=dnss", "expected proxy, dns or dns+nft"},
 	{"OPENSANDBOX_EGRESS_MODE=nft", "expected proxy, dns or dns+nft"},
 	{"OPENSANDBOX_EGRESS_MODE=proxy+dns", "expected proxy, dns or dns+nft"},
-	{"OPENSANDBOX_EGRESS_MODE=dns", "this version has mode proxy only"},
-	{"OPENSANDBOX_EGRESS_MODE=NFT+dns", "\"dns+nft\": expected proxy (this version"},
 	/* refused: ignoring would weaken */
 	{"OPENSANDBOX_EGRESS_MITMPROXY_SCRIPT=/x.py", "would weaken"},
 	{"OPENSANDBOX_EGRESS_UPSTREAM_PROXY=http://p.test", "would weaken"},
@@ -49,9 +47,20 @@ static const struct {
 	{"OPENSANDBOX_EGRESS_PROFILE=fast-sandbox", "would weaken"},
 	/* not in this version */
 	{"EGRESS_POLICY_CEILING_FILE=", "not supported by this version"},
-	{"EGRESS_INBOUND_PORTS=80", "not supported by this version"},
-	{"EGRESS_REQUIRE_PASS=1", "not supported by this version"},
-	{"EGRESS_REQUIRE_RAW_GUARD=1", "not supported by this version"},
+	/* the modes dns and dns+nft */
+	{"OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT=maybe", "expected on or off"},
+	{"EGRESS_INBOUND_PORTS=0", "\"0\": expected ports from 1 to 65535, or all"},
+	{"EGRESS_INBOUND_PORTS=80,65536", "\"65536\": expected ports"},
+	{"EGRESS_INBOUND_PORTS=80,all", "\"all\": expected ports"},
+	{"EGRESS_REQUIRE_PASS=2", "EGRESS_REQUIRE_PASS: \"2\": expected on or off"},
+	{"EGRESS_REQUIRE_PAS=1", "expected EGRESS_REQUIRE_PASS or unset"},
+	{"EGRESS_REQUIRE_RAW_GUARD=2", "expected on or off"},
+	{"EGRESS_ALLOW_LOCAL_RESOLVER=2", "expected on or off"},
+	{"EGRESS_DNS_TYPES=ANY", "\"ANY\": expected a type of records"},
+	{"EGRESS_DNS_TYPES=TXT,255", "\"255\": expected a type"},
+	{"EGRESS_DNS_TYPES=TYPE41", "\"TYPE41\": expected a type"},
+	{"EGRESS_DNS_TYPES=TYPE65536", "\"TYPE65536\": expected a type"},
+	{"EGRESS_DNS_TYPES=TYPE0", "\"TYPE0\": expected a type"},
 	{"OPENSANDBOX_URL=http://o.test", "not supported by this version"},
 	{"OPENSANDBOX_API_KEY_FILE=/k", "not supported by this version"},
 	/* the API */
@@ -164,7 +173,7 @@ static void test_wrong_files_are_refused_at_their_line(void **state)
 		{"\nvault: x/\n", "egress.yaml:2: \"x/\": expected the path of a file"},
 		{"lifecycle: {}\n", "egress.yaml:1: lifecycle: not supported"},
 		{"policy_ceiling: x\n", "egress.yaml:1: policy_ceiling: not supported"},
-		{"inbound_ports: [1]\n", "egress.yaml:1: inbound_ports: not supported"},
+		{"inbound_ports: [x]\n", "egress.yaml:1: \"x\": expected ports"},
 		{"unbound_writes: off\n", "egress.yaml:1: \"off\": expected deny or allow"},
 		{"placeholders: {}\n", "egress.yaml:1: placeholders: not a plain value"},
 		{"write_hosts:\n  - a.test\n  - 'http://b.test'\n", "egress.yaml:1: "},
@@ -223,7 +232,7 @@ static void test_what_is_accepted_warns_where_it_should(void **state)
 		{"EGRESS_RULES_DIR=/x", NULL},
 		{"OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT=true", "no effect in mode proxy"},
 		{"OPENSANDBOX_EGRESS_DOH_BLOCKLIST=1.1.1.1", "no effect in mode proxy"},
-		{"OPENSANDBOX_LOG_OUTPUT=stdout", "no effect in mode proxy"},
+		{"OPENSANDBOX_LOG_OUTPUT=stdout", "LOG_OUTPUT: no effect"},
 		{"OPENSANDBOX_EGRESS_HTTP_ADDR=", NULL},
 		/* upstream's, unknown */
 		{"OPENSANDBOX_EGRESS_RULE={}",
@@ -285,16 +294,6 @@ static void test_quiet_source_gives_no_warning(void **state)
 	assert_int_equal(o.ret, 0);
 	assert_string_equal(o.log, "");
 	settings_free(o.s);
-}
-
-static void test_default_mode_is_refused_in_this_version(void **state)
-{
-	struct load l = {.env = {RESOLVERS, CERT}};
-	struct outcome o;
-
-	load_env(&l, true, false, &o);
-	assert_int_equal(o.ret, E_VALUE);
-	assert_non_null(strstr(o.msg.text, "mode (default): \"dns\": expected proxy"));
 }
 
 static void test_places_where_the_api_listens(void **state)
@@ -603,7 +602,6 @@ int main(void)
 		cmocka_unit_test(test_wrong_files_are_refused_at_their_line),
 		cmocka_unit_test(test_what_is_accepted_warns_where_it_should),
 		cmocka_unit_test(test_quiet_source_gives_no_warning),
-		cmocka_unit_test(test_default_mode_is_refused_in_this_version),
 		cmocka_unit_test(test_places_where_the_api_listens),
 		cmocka_unit_test(test_token_is_taken_as_it_is_and_never_told),
 		cmocka_unit_test(test_port_variable_moves_the_listener_unless_its_address_is_set),

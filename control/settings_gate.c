@@ -1,0 +1,219 @@
+/* The settings of the modes dns and dns+nft: what the kernel's rules and the DNS gate are made
+ * from. Before it: settings_decode.c, with a text; after it: worker_gate.c. */
+#include <stdlib.h>
+
+#include "base/arena.h"
+#include "control/settings_int.h"
+
+#define PROBE_INTERVAL_DEFAULT_S 30 /* and its cap: as the replaced image */
+#define PROBE_INTERVAL_MAX_S 3600
+#define PROBE_NAME_MAX 255
+
+int setting_transparent(struct settings_run *run, struct slice text)
+{
+	return settings_text_bool(text, &run->s->transparent, run->msg);
+}
+
+int setting_block_doh(struct settings_run *run, struct slice text)
+{
+	return settings_text_bool(text, &run->s->block_doh, run->msg);
+}
+
+int setting_require_pass(struct settings_run *run, struct slice text)
+{
+	return settings_text_bool(text, &run->s->require_pass, run->msg);
+}
+
+int setting_require_raw_guard(struct settings_run *run, struct slice text)
+{
+	return settings_text_bool(text, &run->s->require_raw_guard, run->msg);
+}
+
+int setting_allow_local_resolver(struct settings_run *run, struct slice text)
+{
+	return settings_text_bool(text, &run->s->allow_local_resolver, run->msg);
+}
+
+/* Empty: none. `all`: the default, spelt out. */
+int setting_inbound_ports(struct settings_run *run, struct slice text)
+{
+	struct settings *s = run->s;
+	struct slice rest = slice_strip(text);
+	struct slice item;
+	uint64_t port;
+
+	s->n_inbound_ports = 0;
+	if (slice_ieq(rest, SLICE("all")))
+		return 0;
+	while (settings_text_item(&rest, &item)) {
+		if (!slice_to_u64(item, &port) || port == 0 || port > UINT16_MAX)
+			return errmsg_set(run->msg, E_VALUE,
+				"\"%.*s\": expected ports from 1 to 65535, or all",
+				SLICE_FMT(slice_first(item, 40)));
+		if (s->n_inbound_ports == SETTINGS_INBOUND_MAX)
+			return errmsg_set(run->msg, E_LIMIT, "too many ports: expected %d at most",
+				SETTINGS_INBOUND_MAX);
+		s->inbound_ports[s->n_inbound_ports++] = (uint16_t)port;
+	}
+	return 0;
+}
+
+/* Bad entries are left out with a warning, as the replaced image does. */
+int setting_doh_blocklist(struct settings_run *run, struct slice text)
+{
+	struct settings *s = run->s;
+	struct slice rest = slice_strip(text);
+	struct slice item;
+	struct netcidr c;
+
+	while (settings_text_item(&rest, &item)) {
+		c.len = 128;
+		if (!netcidr_parse(item, &c) && !netaddr_parse(item, &c.addr)) {
+			settings_warn(run,
+				"doh_blocklist: \"%.*s\" is left out: expected an address or a "
+				"block",
+				SLICE_FMT(slice_first(item, 60)));
+			continue;
+		}
+		s->doh = xrealloc(s->doh, (s->n_doh + 1) * sizeof(*s->doh));
+		s->doh[s->n_doh++] = c;
+	}
+	return 0;
+}
+
+int setting_nameserver_exempt(struct settings_run *run, struct slice text)
+{
+	struct settings *s = run->s;
+	struct slice rest = slice_strip(text);
+	struct slice item;
+	struct netaddr a;
+
+	while (settings_text_item(&rest, &item)) {
+		if (!netaddr_parse(item, &a)) {
+			settings_warn(run,
+				"nameserver_exempt: \"%.*s\" is left out: expected an address",
+				SLICE_FMT(slice_first(item, 60)));
+			continue;
+		}
+		s->exempt = xrealloc(s->exempt, (s->n_exempt + 1) * sizeof(*s->exempt));
+		s->exempt[s->n_exempt++] = a;
+	}
+	return 0;
+}
+
+int setting_dns_probe(struct settings_run *run, struct slice text)
+{
+	text = slice_strip(text);
+	if (text.len > PROBE_NAME_MAX)
+		return errmsg_set(run->msg, E_LIMIT, "%zu bytes: expected a name", text.len);
+	run->s->dns_probe = settings_text_dup(slice_eq(text, SLICE(".")) ? SLICE_EMPTY : text);
+	return 0;
+}
+
+int setting_dns_probe_interval(struct settings_run *run, struct slice text)
+{
+	uint64_t s;
+
+	if (!slice_to_u64(slice_strip(text), &s) || s == 0) {
+		settings_warn(run, "dns_probe_interval: \"%.*s\": %d s is used: expected seconds",
+			SLICE_FMT(slice_first(text, 40)), PROBE_INTERVAL_DEFAULT_S);
+		s = PROBE_INTERVAL_DEFAULT_S;
+	}
+	if (s > PROBE_INTERVAL_MAX_S) {
+		settings_warn(run, "dns_probe_interval: more than %d: %d s is used",
+			PROBE_INTERVAL_MAX_S, PROBE_INTERVAL_MAX_S);
+		s = PROBE_INTERVAL_MAX_S;
+	}
+	run->s->dns_probe_interval_s = (uint32_t)s;
+	return 0;
+}
+
+static bool setting_dns_type(struct slice item, uint16_t *out)
+{
+	static const struct {
+		const char *name;
+		uint16_t type;
+	} known[] = {{"TXT", 16}, {"RP", 17}, {"AFSDB", 18}, {"LOC", 29}, {"NAPTR", 35},
+		{"CERT", 37}, {"DNAME", 39}, {"DS", 43}, {"SSHFP", 44}, {"DNSKEY", 48},
+		{"TLSA", 52}, {"SMIMEA", 53}, {"OPENPGPKEY", 61}, {"SPF", 99}, {"URI", 256}};
+	uint64_t n;
+
+	for (size_t i = 0; i < ARRAY_LEN(known); i++) {
+		if (slice_ieq(item, slice_str(known[i].name))) {
+			*out = known[i].type;
+			return true;
+		}
+	}
+	if (item.len > 4 && slice_ieq(slice_first(item, 4), SLICE("TYPE")))
+		item = slice_from(item, 4);
+	/* OPT is none; those from 128 to 255 are questions about the server, or all types at once.
+	 */
+	if (!slice_to_u64(item, &n) || n == 0 || n == 41 || n > UINT16_MAX ||
+		(n >= 128 && n <= 255))
+		return false;
+	*out = (uint16_t)n;
+	return true;
+}
+
+int setting_dns_types(struct settings_run *run, struct slice text)
+{
+	struct settings *s = run->s;
+	struct slice rest = slice_strip(text);
+	struct slice item;
+	uint16_t type;
+
+	while (settings_text_item(&rest, &item)) {
+		if (!setting_dns_type(item, &type))
+			return errmsg_set(run->msg, E_VALUE,
+				"\"%.*s\": expected a type of records such as TXT, NAPTR or TYPE65",
+				SLICE_FMT(slice_first(item, 40)));
+		if (s->n_dns_types == JUDGE_TYPES_MAX)
+			return errmsg_set(run->msg, E_LIMIT, "too many types: expected %d at most",
+				JUDGE_TYPES_MAX);
+		s->dns_types[s->n_dns_types++] = type;
+	}
+	return 0;
+}
+
+/* Asked for in the environment of mode proxy, without a use there. A file may serve all modes. */
+static void settings_gate_unused(const struct settings_run *run)
+{
+	static const enum setting_id ids[] = {SETTING_TRANSPARENT, SETTING_INBOUND_PORTS,
+		SETTING_BLOCK_DOH, SETTING_DOH_BLOCKLIST, SETTING_NAMESERVER_EXEMPT,
+		SETTING_REQUIRE_PASS, SETTING_REQUIRE_RAW_GUARD, SETTING_ALLOW_LOCAL_RESOLVER,
+		SETTING_DNS_PROBE, SETTING_DNS_PROBE_INTERVAL, SETTING_DNS_TYPES};
+
+	for (size_t i = 0; i < ARRAY_LEN(ids); i++)
+		if (run->v[ids[i]].set &&
+			strcmp(run->v[ids[i]].source, setting_row(ids[i])->env) == 0)
+			settings_warn(run, "%s: no effect in mode proxy", run->v[ids[i]].source);
+}
+
+int settings_gate_together(struct settings_run *run)
+{
+	struct settings *s = run->s;
+	struct slice inbound = slice_str(
+		run->v[SETTING_INBOUND_PORTS].text ? run->v[SETTING_INBOUND_PORTS].text : "all");
+
+	s->inbound_all = slice_ieq(slice_strip(inbound), SLICE("all"));
+	if (s->mode == MODE_PROXY) {
+		s->proxy = true;
+		s->transparent = false;
+		settings_gate_unused(run);
+		return 0;
+	}
+	s->enforce = s->mode == MODE_DNS_NFT || s->read_only;
+	s->proxy = s->transparent || s->read_only || run->v[SETTING_PROXY_ADDR].set;
+	if (run->v[SETTING_CA_KEY].set)
+		return errmsg_set(run->msg, E_VALUE, "%s: expected in mode proxy only",
+			run->v[SETTING_CA_KEY].source);
+	if (!s->transparent && s->intercept != INTERCEPT_OFF) {
+		if (run->v[SETTING_INTERCEPT].set)
+			settings_warn(run,
+				"%s: no effect: nothing is decrypted without transparent "
+				"interception",
+				run->v[SETTING_INTERCEPT].source);
+		s->intercept = INTERCEPT_OFF;
+	}
+	return 0;
+}

@@ -1,0 +1,194 @@
+/* The watch over the modes dns and dns+nft: what guard, resolvers and listeners are found to be,
+ * turned into health; what has been lost is asked for again; and what the kernel did by itself,
+ * onto the record. Before it: worker_gate.c. After it: health, audit. */
+#include <netinet/in.h>
+#include <stdio.h>
+
+#include <event2/event.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "control/worker_int.h"
+#include "dns/dns_gate.h"
+#include "nft/guard_client.h"
+
+#define WATCH_MS 500
+/* Somebody else's AF_XDP socket on a queue may go away. */
+#define WATCH_QUEUES_MS 5000
+
+static enum guard_status watch_status(const struct guard_state *s, enum guard_part p)
+{
+	return (enum guard_status)s->part[p].status;
+}
+
+/* Of parts without which less holds: refused by the kernel, or lost. */
+static void watch_part(struct worker *w, const struct guard_state *s, enum guard_part p,
+	enum health_part to, bool required)
+{
+	switch (watch_status(s, p)) {
+	case GUARD_UNUSED:
+	case GUARD_IN_PLACE:
+	case GUARD_STATUS_MAX:
+		health_ok(&w->health, to);
+		break;
+	case GUARD_REFUSED:
+		health_set(&w->health, to, required ? HEALTH_FAILED : HEALTH_DEGRADED,
+			"the kernel refuses %s: %s", guard_part_text(p), err_text(s->part[p].err));
+		break;
+	case GUARD_LOST:
+		health_set(&w->health, to, HEALTH_FAILED, "%s: removed or changed",
+			guard_part_text(p));
+		break;
+	}
+}
+
+static void watch_pass(struct worker *w, const struct guard_state *s)
+{
+	const struct settings *set = w->settings;
+
+	watch_part(w, s, GUARD_PART_PASS, HEALTH_PASS, set->require_pass);
+	if (set->enforce && w->gate.cgroup_id == 0)
+		health_set(&w->health, HEALTH_PASS,
+			set->require_pass ? HEALTH_FAILED : HEALTH_DEGRADED,
+			"pass: cgroups do not tell our sockets, the user alone does");
+}
+
+static void watch_queues(struct worker *w, const struct guard_state *s)
+{
+	if (s->queues_taken > 0)
+		health_set(&w->health, HEALTH_QUEUES, HEALTH_FAILED,
+			"%u device queues are taken by somebody else's AF_XDP socket",
+			s->queues_taken);
+	else if (s->queues_short > 0)
+		health_set(&w->health, HEALTH_QUEUES, HEALTH_DEGRADED,
+			"%u device queues are not held by us: no socket is left for them",
+			s->queues_short);
+	else
+		watch_part(w, s, GUARD_PART_QUEUES, HEALTH_QUEUES, w->settings->require_raw_guard);
+}
+
+/* Parts that have no line of their own in health. */
+static void watch_table(struct worker *w, const struct guard_state *s)
+{
+	static const enum guard_part small[] = {GUARD_PART_SOURCES, GUARD_PART_HEADERS,
+		GUARD_PART_UNTRACK, GUARD_PART_TIMEOUTS, GUARD_PART_LOG};
+
+	watch_part(w, s, GUARD_PART_TABLE, HEALTH_TABLE, true);
+	for (size_t i = 0; watch_status(s, GUARD_PART_TABLE) != GUARD_LOST && i < ARRAY_LEN(small);
+		i++)
+		if (watch_status(s, small[i]) == GUARD_REFUSED)
+			watch_part(w, s, small[i], HEALTH_TABLE, false);
+}
+
+/* What is asked for and not there shuts the sandbox; once it is there it opens again. */
+static void watch_required(struct worker *w)
+{
+	const struct settings *set = w->settings;
+	const struct health *h = &w->health;
+	bool shut = (set->require_pass && h->state[HEALTH_PASS] == HEALTH_FAILED) ||
+		(set->require_raw_guard &&
+			(h->state[HEALTH_RAW_GUARD] == HEALTH_FAILED ||
+				h->state[HEALTH_QUEUES] == HEALTH_FAILED));
+
+	if (shut == w->gate.shut)
+		return;
+	w->gate.shut = shut;
+	worker_gate_again(w);
+}
+
+void worker_watch_state(struct worker *w, const struct guard_state *s)
+{
+	char what[HEALTH_CAUSE_MAX];
+	bool was = health_state(&w->health) == HEALTH_FAILED;
+	bool lost = false;
+
+	health_ok(&w->health, HEALTH_GUARD);
+	watch_table(w, s);
+	watch_part(w, s, GUARD_PART_REDIRECT, HEALTH_REDIRECT, true);
+	watch_part(w, s, GUARD_PART_RAW_GUARD, HEALTH_RAW_GUARD, w->settings->require_raw_guard);
+	watch_part(w, s, GUARD_PART_LISTENERS, HEALTH_LISTENERS, false);
+	watch_queues(w, s);
+	watch_pass(w, s);
+	for (int i = 0; i < GUARD_PART_QUEUES; i++)
+		lost |= watch_status(s, (enum guard_part)i) == GUARD_LOST;
+	if (lost) {
+		log_error("worker", "%s; made anew", health_cause(&w->health));
+		(void)snprintf(what, sizeof(what), "%s", health_cause(&w->health));
+		worker_note(w, AUDIT_GUARD, REASON_INTERRUPTED, what);
+		worker_gate_again(w);
+	} else if (!was && health_state(&w->health) == HEALTH_FAILED) {
+		worker_note(w, AUDIT_GUARD, REASON_INTERRUPTED, health_cause(&w->health));
+	}
+	watch_required(w);
+}
+
+void worker_watch_flow(struct worker *w, const struct guard_flow *f)
+{
+	char host[NETADDR_TEXT_MAX];
+	char protocol[8];
+	struct audit_event e = {
+		.kind = AUDIT_FLOW,
+		.verdict = f->verdict == GUARD_FLOW_PASSED ? AUDIT_ALLOWED : AUDIT_BLOCKED,
+		.reason = f->verdict == GUARD_FLOW_PASSED ? REASON_ALLOWED
+							  : REASON_ADDRESS_NOT_LISTED,
+		.via = SLICE("direct"),
+		.addr = f->to,
+		.has_addr = true,
+		.port = f->to_port,
+		.uid = f->has_uid ? f->uid : AUDIT_UID_NONE,
+		.start_us = clock_wall_us(),
+		.count = f->count,
+	};
+
+	(void)netaddr_text(&f->to, host);
+	e.host = slice_str(host);
+	if (f->proto == IPPROTO_TCP || f->proto == IPPROTO_UDP)
+		e.method = f->proto == IPPROTO_TCP ? SLICE("TCP") : SLICE("UDP");
+	else {
+		(void)snprintf(protocol, sizeof(protocol), "IP-%u", f->proto);
+		e.method = slice_str(protocol);
+	}
+	if (f->lost > 0)
+		log_warn("worker", "%u records of direct flows were lost", f->lost);
+	audit_note(w->audit, &e, NULL);
+}
+
+static void watch_resolvers(struct worker *w)
+{
+	if (dns_gate_resolvers_alive(w->gate.dns) > 0)
+		health_ok(&w->health, HEALTH_RESOLVERS);
+	else
+		health_set(&w->health, HEALTH_RESOLVERS, HEALTH_FAILED, "no resolver answers");
+}
+
+static void on_watch(evutil_socket_t fd, short what, void *arg)
+{
+	struct worker *w = arg;
+	struct worker_gate *g = &w->gate;
+	uint64_t now = clock_mono_ms();
+
+	watch_resolvers(w);
+	if (g->again_ms == 0 && w->health.state[HEALTH_QUEUES] == HEALTH_FAILED)
+		g->again_ms = now + WATCH_QUEUES_MS;
+	/* Also the self-test, which comes after the rules. */
+	if (g->again_ms != 0 && now >= g->again_ms) {
+		g->again_ms = 0;
+		worker_gate_again(w);
+	}
+}
+
+void worker_watch_start(struct worker *w)
+{
+	const struct timeval period = {0, WATCH_MS * 1000};
+
+	w->gate.watch = event_new(w->base, -1, EV_PERSIST, on_watch, w);
+	REQUIRE(w->gate.watch != NULL);
+	(void)event_add(w->gate.watch, &period);
+}
+
+void worker_watch_close(struct worker *w)
+{
+	if (w->gate.watch)
+		event_free(w->gate.watch);
+	w->gate.watch = NULL;
+}
