@@ -268,34 +268,42 @@ result = [live.getsockname()[1], left]
         return {"live_port": port, "own_port": left,
                 "seq": int.from_bytes(d[4:8], "big"), "ack": int.from_bytes(d[8:12], "big")}
 
+    def where(self, f, code):
+        """What stands in braces in the text of a probe."""
+        where = {"src": BOX[f], "good": GOOD[f], "evil": EVIL[f], "denied": DENIED[f],
+                 "meta": META[f], "router": ROUTER[f], "mac": self.mac, "f": f,
+                 "icmp": 58 if f == 6 else 1, "echo": 128 if f == 6 else 8,
+                 "echo_reply": 129 if f == 6 else 0, "unreach": 1 if f == 6 else 3,
+                 "ether": 0x86dd if f == 6 else 0x800,
+                 "multicast": "ff02::1:5" if f == 6 else "224.0.0.251", "marks": self.marks()}
+        if "{own_port}" in code or "{live_port}" in code:
+            where.update(self.live(f))
+        return where
+
+    def shoot(self, row, token):
+        """One probe: (frames that left, what the sandbox was told)."""
+        _, f, user, code, seen, _ = row
+        where, agent = self.where(f, code), self.agent(user)
+        self.bed.tap.clear()
+        try:
+            agent.do(f"T = {token!r}\n" + code.format(**where))
+            why = "sent"
+        except OSError as e:
+            why = str(e).replace("[Errno 0] ", "")
+        time.sleep(0.03)
+        if user == "once":  # what it holds, such as a queue, must not last
+            agent.process.kill()
+            agent.process.wait()
+        return self.bed.tap.has((lambda d: seen(d, where)) if seen else token), why
+
     def run(self, column, group):
         """{name: frames that left}."""
         out, why = {}, {}
-        for number, (name, f, user, code, seen, of) in enumerate(PROBES):
-            if of != group or ONLY and name not in ONLY:
+        for number, row in enumerate(PROBES):
+            name = row[0]
+            if row[5] != group or ONLY and name not in ONLY:
                 continue
-            where = {"src": BOX[f], "good": GOOD[f], "evil": EVIL[f], "denied": DENIED[f],
-                     "meta": META[f], "router": ROUTER[f], "mac": self.mac, "f": f,
-                     "icmp": 58 if f == 6 else 1, "echo": 128 if f == 6 else 8,
-                     "echo_reply": 129 if f == 6 else 0, "unreach": 1 if f == 6 else 3,
-                     "ether": 0x86dd if f == 6 else 0x800,
-                     "multicast": "ff02::1:5" if f == 6 else "224.0.0.251", "marks": self.marks()}
-            if "{own_port}" in code or "{live_port}" in code:
-                where.update(self.live(f))
-            token = f"<{column}{number:03}probe>".encode()
-            agent = self.agent(user)
-            self.bed.tap.clear()
-            try:
-                agent.do(f"T = {token!r}\n" + code.format(**where))
-                why[name] = "sent"
-            except OSError as e:
-                why[name] = str(e).replace("[Errno 0] ", "")
-            time.sleep(0.03)
-            if user == "once":  # what it holds, such as a queue, must not last
-                agent.process.kill()
-                agent.process.wait()
-            out[name] = self.bed.tap.has(
-                (lambda d, s=seen, w=where: s(d, w)) if seen else token)
+            out[name], why[name] = self.shoot(row, f"<{column}{number:03}probe>".encode())
         return out, why
 
     def marks(self):
@@ -307,14 +315,19 @@ result = [live.getsockname()[1], left]
 ONLY = os.environ.get("PROBES", "").split()
 
 
-def battery(bed, group):
+def loosen(bed):
+    """The namespace as Docker and many hosts have it."""
     with Inside(bed.box):
         for line in ("net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"):
             guardbed.run("sysctl", "-qw", f"{line}=1")
-        # As Docker and many hosts have it: forged packets are not stopped by the way back.
+        # Forged packets are not stopped by the way back.
         for name in ("all", "wan", "lo"):
             guardbed.run("sysctl", "-qw", f"net.ipv4.conf.{name}.rp_filter=0")
             guardbed.run("sysctl", "-qw", f"net.ipv4.conf.{name}.accept_local=1", )
+
+
+def battery(bed, group):
+    loosen(bed)
     bed.flush()
     b = Battery(bed)
     control, why_control = b.run("c", group)
