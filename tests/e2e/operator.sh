@@ -7,7 +7,7 @@
 
 CASES=(help version wrong_option check_good check_example check_bad check_warns address_in_use
 	no_state_directory no_default_state_directory audit_not_writable audit_in_use no_roots
-	bad_roots mode_not_in_this_version ca_key_is_kept listens_on_ipv6
+	bad_roots ca_key_is_kept listens_on_ipv6
 	root_worker_has_no_rights unprivileged audit_to_stdout audit_moved_away audit_rotates
 	egressctl_tail run_script run_state_folder)
 
@@ -248,11 +248,6 @@ case_bad_roots()
 {
 	echo 'no certificate' >"$WORK/roots.pem"
 	start_fails roots.pem OPENSANDBOX_EGRESS_MITMPROXY_UPSTREAM_TRUST_DIR="$WORK/roots.pem"
-}
-
-case_mode_not_in_this_version()
-{
-	start_fails 'OPENSANDBOX_EGRESS_MODE' "${NO_BED[@]}" OPENSANDBOX_EGRESS_MODE=dns+nft
 }
 
 # --- starts that do ---
