@@ -17,9 +17,8 @@
 
 #define CONFIG_TEXT_MAX POLICY_DOC_MAX /* it may hold a policy */
 #define RESOLV_CONF_MAX (64u << 10)
-#define CA_CERT_IMAGE                                                               \
-	"/opt/opensandbox/mitmproxy-ca-cert.pem" /* where the replaced image has it \
-						  */
+/* Where the replaced image has it. */
+#define CA_CERT_IMAGE "/opt/opensandbox/mitmproxy-ca-cert.pem"
 
 void settings_warn(const struct settings_run *run, const char *fmt, ...)
 {
@@ -102,9 +101,9 @@ static int settings_take_key(struct settings_run *run, const char *key, const js
 	row = setting_row((enum setting_id)id);
 	v = &run->v[id];
 	(void)snprintf(v->source, sizeof(v->source), "%.255s:%u", run->src->config_path, line);
-	v->set = true;
 	if (row->kind == KIND_DOCUMENT) {
 		v->tree = value;
+		v->set = true;
 		return 0;
 	}
 	if (row->kind == KIND_LIST && json_is_null(value))
@@ -113,44 +112,49 @@ static int settings_take_key(struct settings_run *run, const char *key, const js
 		v->text = settings_list(value);
 	else
 		v->text = settings_scalar(value);
-	if (v->text && (v->text[0] || row->kind == KIND_LIST))
+	v->set = v->text && (v->text[0] || row->kind == KIND_LIST);
+	if (v->set)
 		return 0;
 	return errmsg_set(run->msg, E_VALUE, "%s: %s: %s: expected %s", v->source, key,
 		v->text || json_is_null(value) ? "empty" : "not a plain value",
 		row->kind == KIND_LIST ? "a list of texts" : "one value");
 }
 
-static int settings_read_file(struct settings_run *run)
+/* Leaves run->yaml NULL if there is no file. */
+static int settings_read_yaml(struct settings_run *run)
 {
 	struct strbuf text;
-	const char *key;
-	json_t *value;
-	json_t *root;
 	int ret;
 
 	if (run->src->config_fd < 0)
 		return 0;
 	strbuf_init(&text, CONFIG_TEXT_MAX);
 	ret = strbuf_pread_fd(&text, run->src->config_fd);
-	if (ret < 0) {
+	if (ret < 0)
 		ret = errmsg_set(run->msg, ret,
 			"%s: %s: expected a readable file of 16 MiB at most", run->src->config_path,
 			err_text(ret));
-		goto out;
-	}
-	ret = settings_yaml_decode(
-		strbuf_slice(&text), run->src->config_path, &run->yaml, run->msg);
-	if (ret < 0)
-		goto out;
-	root = settings_yaml_root(run->yaml);
-	json_object_foreach(root, key, value)
+	else
+		ret = settings_yaml_decode(
+			strbuf_slice(&text), run->src->config_path, &run->yaml, run->msg);
+	strbuf_fini(&text);
+	return ret;
+}
+
+static int settings_read_file(struct settings_run *run)
+{
+	int ret = settings_read_yaml(run);
+	const char *key;
+	json_t *value;
+
+	if (ret < 0 || !run->yaml)
+		return ret;
+	json_object_foreach(settings_yaml_root(run->yaml), key, value)
 	{
 		ret = settings_take_key(run, key, value);
 		if (ret < 0)
 			break;
 	}
-out:
-	strbuf_fini(&text);
 	return ret;
 }
 
@@ -262,7 +266,10 @@ static void settings_warn_together(const struct settings_run *run)
 		settings_warn(run,
 			"intercept is bound, and without a vault there are no bindings: TLS is "
 			"never decrypted");
-	if (s->proxy && s->intercept == INTERCEPT_OFF && s->vault_file)
+	if (!s->proxy && s->vault_file)
+		settings_warn(run, "%s: no effect: no traffic comes to the proxy",
+			run->v[SETTING_VAULT].source);
+	else if (s->intercept == INTERCEPT_OFF && s->vault_file)
 		settings_warn(run,
 			"intercept is off: keys of the vault go out in plain HTTP only, if at all");
 	if (netaddr_class(&s->proxy_addr) != ADDR_LOOPBACK)
@@ -358,31 +365,38 @@ int settings_load(const struct settings_source *src, struct settings **out, stru
 	return 0;
 }
 
-/* Those of a few settings that can be read, the default of the others. The environment's own value
- * counts even if another variable, or the whole file, is wrong. */
+/* The text of one setting, whatever else is wrong with file and environment. */
+static void settings_take_one(struct settings_run *run, enum setting_id id)
+{
+	const struct setting_row *row = setting_row(id);
+	const char *value = settings_env_get(run->src->environ, row->env);
+	const json_t *in_file =
+		run->yaml ? json_object_get(settings_yaml_root(run->yaml), row->key) : NULL;
+
+	if (value && value[0]) {
+		run->v[id].text = xstrdup(value);
+		run->v[id].set = true;
+	} else if (in_file && settings_take_key(run, row->key, in_file) < 0) {
+		run->v[id].set = false;
+	}
+}
+
+/* Settings that have a key and, as text, a default or none: what can be read, else the default. */
 static struct settings *settings_read_some(
 	const struct settings_source *src, const enum setting_id *ids, size_t n)
 {
 	struct settings_source quiet = *src;
 	struct errmsg msg = {""};
 	struct settings_run run = {.src = &quiet, .msg = &msg};
-	const char *value;
 
 	quiet.quiet = true;
 	run.s = xcalloc(1, sizeof(*run.s));
-	(void)settings_read_file(&run);
+	(void)settings_read_yaml(&run);
 	for (size_t i = 0; i < n; i++) {
-		struct setting_value *v = &run.v[ids[i]];
-
-		value = settings_env_get(src->environ, setting_row(ids[i])->env);
-		if (value && value[0]) {
-			free(v->text);
-			v->text = xstrdup(value);
-			v->set = true;
-		}
+		settings_take_one(&run, ids[i]);
 		if (settings_decode(&run, ids[i]) == 0)
 			continue;
-		v->set = false;
+		run.v[ids[i]].set = false;
 		REQUIRE(settings_decode(&run, ids[i]) == 0);
 	}
 	settings_run_fini(&run);
@@ -412,6 +426,7 @@ struct settings *settings_closed(const struct settings_source *src)
 	s->user_policy = policy_new(false, NULL, 0);
 	s->policy = policy_ref(s->user_policy);
 	s->audit_stdout = true;
+	s->dns_probe = xstrdup("");
 	REQUIRE(write_hosts_decode(SLICE_EMPTY, &s->write_hosts, &msg) == 0);
 	REQUIRE(write_hosts_decode(SLICE_EMPTY, &s->pass_through, &msg) == 0);
 	if (!s->api) {

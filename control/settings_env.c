@@ -86,16 +86,16 @@ static int settings_env_unknown(struct settings_run *run, struct slice name)
 		SLICE_FMT(shown), nearest);
 }
 
-static int settings_env_other(
-	struct settings_run *run, enum setting_other what, struct slice name, struct slice value)
+static int settings_env_other(struct settings_run *run, const struct setting_other_row *other,
+	struct slice name, struct slice value)
 {
 	struct slice shown = slice_first(name, 100);
 
-	if (value.len == 0 && what != OTHER_UNSUPPORTED)
+	if (value.len == 0 && other->what != OTHER_UNSUPPORTED)
 		return 0; /* the replaced image reads empty as not set */
-	switch (what) {
+	switch (other->what) {
 	case OTHER_NO_EFFECT:
-		settings_warn(run, "%.*s: no effect", SLICE_FMT(shown));
+		settings_warn(run, "%.*s: no effect: %s", SLICE_FMT(shown), other->why);
 		return 0;
 	case OTHER_REFUSED:
 		return errmsg_set(run->msg, E_VALUE,
@@ -136,7 +136,7 @@ static int settings_env_one(struct settings_run *run, struct slice name, struct 
 	if (id < 0) {
 		other = setting_find_other_env(name);
 		if (other)
-			return settings_env_other(run, other->what, name, value);
+			return settings_env_other(run, other, name, value);
 		if (!settings_env_ours(name) || settings_env_service(name, value))
 			return 0;
 		return settings_env_unknown(run, name);

@@ -34,6 +34,14 @@ int setting_allow_local_resolver(struct settings_run *run, struct slice text)
 	return settings_text_bool(text, &run->s->allow_local_resolver, run->msg);
 }
 
+static bool setting_has_number(const uint16_t *list, size_t n, uint16_t number)
+{
+	for (size_t i = 0; i < n; i++)
+		if (list[i] == number)
+			return true;
+	return false;
+}
+
 /* Empty: none. `all`: the default, spelt out. */
 int setting_inbound_ports(struct settings_run *run, struct slice text)
 {
@@ -42,7 +50,6 @@ int setting_inbound_ports(struct settings_run *run, struct slice text)
 	struct slice item;
 	uint64_t port;
 
-	s->n_inbound_ports = 0;
 	if (slice_ieq(rest, SLICE("all")))
 		return 0;
 	while (settings_text_item(&rest, &item)) {
@@ -50,6 +57,8 @@ int setting_inbound_ports(struct settings_run *run, struct slice text)
 			return errmsg_set(run->msg, E_VALUE,
 				"\"%.*s\": expected ports from 1 to 65535, or all",
 				SLICE_FMT(slice_first(item, 40)));
+		if (setting_has_number(s->inbound_ports, s->n_inbound_ports, (uint16_t)port))
+			continue;
 		if (s->n_inbound_ports == SETTINGS_INBOUND_MAX)
 			return errmsg_set(run->msg, E_LIMIT, "too many ports: expected %d at most",
 				SETTINGS_INBOUND_MAX);
@@ -81,6 +90,14 @@ int setting_doh_blocklist(struct settings_run *run, struct slice text)
 	return 0;
 }
 
+static bool setting_is_exempt(const struct settings *s, const struct netaddr *a)
+{
+	for (size_t i = 0; i < s->n_exempt; i++)
+		if (netaddr_eq(&s->exempt[i], a))
+			return true;
+	return false;
+}
+
 int setting_nameserver_exempt(struct settings_run *run, struct slice text)
 {
 	struct settings *s = run->s;
@@ -95,6 +112,8 @@ int setting_nameserver_exempt(struct settings_run *run, struct slice text)
 				SLICE_FMT(slice_first(item, 60)));
 			continue;
 		}
+		if (setting_is_exempt(s, &a))
+			continue;
 		s->exempt = xrealloc(s->exempt, (s->n_exempt + 1) * sizeof(*s->exempt));
 		s->exempt[s->n_exempt++] = a;
 	}
@@ -133,9 +152,12 @@ static bool setting_dns_type(struct slice item, uint16_t *out)
 	static const struct {
 		const char *name;
 		uint16_t type;
-	} known[] = {{"TXT", 16}, {"RP", 17}, {"AFSDB", 18}, {"LOC", 29}, {"NAPTR", 35},
-		{"CERT", 37}, {"DNAME", 39}, {"DS", 43}, {"SSHFP", 44}, {"DNSKEY", 48},
-		{"TLSA", 52}, {"SMIMEA", 53}, {"OPENPGPKEY", 61}, {"SPF", 99}, {"URI", 256}};
+	} known[] = {{"A", DNS_A}, {"NS", DNS_NS}, {"CNAME", DNS_CNAME}, {"SOA", DNS_SOA},
+		{"PTR", DNS_PTR}, {"MX", DNS_MX}, {"TXT", DNS_TXT}, {"RP", 17}, {"AFSDB", 18},
+		{"AAAA", DNS_AAAA}, {"LOC", 29}, {"SRV", DNS_SRV}, {"NAPTR", 35}, {"CERT", 37},
+		{"DNAME", DNS_DNAME}, {"DS", DNS_DS}, {"SSHFP", 44}, {"DNSKEY", 48}, {"TLSA", 52},
+		{"SMIMEA", 53}, {"OPENPGPKEY", 61}, {"SVCB", DNS_SVCB}, {"HTTPS", DNS_HTTPS},
+		{"SPF", 99}, {"URI", 256}, {"CAA", DNS_CAA}};
 	uint64_t n;
 
 	for (size_t i = 0; i < ARRAY_LEN(known); i++) {
@@ -146,10 +168,9 @@ static bool setting_dns_type(struct slice item, uint16_t *out)
 	}
 	if (item.len > 4 && slice_ieq(slice_first(item, 4), SLICE("TYPE")))
 		item = slice_from(item, 4);
-	/* OPT is none; those from 128 to 255 are questions about the server, or all types at once.
-	 */
-	if (!slice_to_u64(item, &n) || n == 0 || n == 41 || n > UINT16_MAX ||
-		(n >= 128 && n <= 255))
+	/* As dns/judge.c: no type of a record, or all types at once. */
+	if (!slice_to_u64(item, &n) || n == 0 || n == DNS_OPT || n > UINT16_MAX ||
+		(n >= DNS_META_FIRST && n <= DNS_META_LAST))
 		return false;
 	*out = (uint16_t)n;
 	return true;
@@ -167,6 +188,8 @@ int setting_dns_types(struct settings_run *run, struct slice text)
 			return errmsg_set(run->msg, E_VALUE,
 				"\"%.*s\": expected a type of records such as TXT, NAPTR or TYPE65",
 				SLICE_FMT(slice_first(item, 40)));
+		if (setting_has_number(s->dns_types, s->n_dns_types, type))
+			continue;
 		if (s->n_dns_types == JUDGE_TYPES_MAX)
 			return errmsg_set(run->msg, E_LIMIT, "too many types: expected %d at most",
 				JUDGE_TYPES_MAX);
@@ -189,6 +212,25 @@ static void settings_gate_unused(const struct settings_run *run)
 			settings_warn(run, "%s: no effect in mode proxy", run->v[ids[i]].source);
 }
 
+/* What only the kernel could do, in mode dns, where it stops nothing. */
+static void settings_gate_open(const struct settings_run *run)
+{
+	const struct settings *s = run->s;
+	const struct {
+		enum setting_id id;
+		bool wanted;
+	} rows[] = {{SETTING_INBOUND_PORTS, !s->inbound_all}, {SETTING_BLOCK_DOH, s->block_doh},
+		{SETTING_REQUIRE_PASS, s->require_pass},
+		{SETTING_REQUIRE_RAW_GUARD, s->require_raw_guard}};
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		if (rows[i].wanted)
+			settings_warn(run,
+				"%s: no effect: in mode dns the kernel stops nothing: expected "
+				"mode dns+nft or the read-only rule",
+				run->v[rows[i].id].source);
+}
+
 int settings_gate_together(struct settings_run *run)
 {
 	struct settings *s = run->s;
@@ -207,6 +249,11 @@ int settings_gate_together(struct settings_run *run)
 	if (run->v[SETTING_CA_KEY].set)
 		return errmsg_set(run->msg, E_VALUE, "%s: expected in mode proxy only",
 			run->v[SETTING_CA_KEY].source);
+	if (!s->enforce)
+		settings_gate_open(run);
+	if (run->v[SETTING_DOH_BLOCKLIST].set && !s->block_doh)
+		settings_warn(run, "%s: no effect: block_doh is off",
+			run->v[SETTING_DOH_BLOCKLIST].source);
 	if (!s->transparent && s->intercept != INTERCEPT_OFF) {
 		if (run->v[SETTING_INTERCEPT].set)
 			settings_warn(run,

@@ -44,9 +44,11 @@ enum setting_kind {
 	X(TRANSPARENT, KIND_TEXT, "transparent", "OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT",       \
 		"off", "modes `dns` and `dns+nft`: web traffic is redirected and decrypted")       \
 	X(INBOUND_PORTS, KIND_LIST, "inbound_ports", "EGRESS_INBOUND_PORTS", "all",                \
-		"TCP ports on which the sandbox may be reached from outside")                      \
+		"TCP ports on which the sandbox may be reached from outside, 64 at most, where "   \
+		"the kernel enforces; empty: none")                                                \
 	X(BLOCK_DOH, KIND_TEXT, "block_doh", "OPENSANDBOX_EGRESS_BLOCK_DOH_443", "off",            \
-		"TCP 443 is refused: to `doh_blocklist`, or to every address if that is empty")    \
+		"TCP 443 is refused, where the kernel enforces: to `doh_blocklist`, or to every "  \
+		"address if that is empty")                                                        \
 	X(DOH_BLOCKLIST, KIND_LIST, "doh_blocklist", "OPENSANDBOX_EGRESS_DOH_BLOCKLIST", "none",   \
 		"addresses and blocks of DNS over HTTPS servers, for `block_doh`")                 \
 	X(NAMESERVER_EXEMPT, KIND_LIST, "nameserver_exempt",                                       \
@@ -60,8 +62,7 @@ enum setting_kind {
 	X(ALLOW_LOCAL_RESOLVER, KIND_TEXT, "allow_local_resolver", "EGRESS_ALLOW_LOCAL_RESOLVER",  \
 		"off",                                                                             \
 		"modes `dns` and `dns+nft`: a resolver may be an address of this namespace, "      \
-		"where "                                                                           \
-		"the sandbox could answer in its place")                                           \
+		"where the sandbox could answer in its place")                                     \
 	X(READ_ONLY, KIND_TEXT, "read_only", "EGRESS_READ_ONLY",                                   \
 		"on if `write_hosts` is set (even empty), else off",                               \
 		"the read-only rule: only GET, HEAD and OPTIONS without content, except to "       \
@@ -110,8 +111,8 @@ enum setting_kind {
 		"OPENSANDBOX_EGRESS_DNS_UPSTREAM_PROBE_INTERVAL_SEC", "30",                        \
 		"seconds between two probes, 1 to 3600")                                           \
 	X(DNS_TYPES, KIND_LIST, "dns_types", "EGRESS_DNS_TYPES", "none",                           \
-		"types that every allowed name may be asked for beside the usual ones: `TXT`, "    \
-		"`TYPE65`, ...")                                                                   \
+		"types that every allowed name may be asked for beside the usual ones, 32 at "     \
+		"most: `TXT`, `TYPE65`, `65`, ...")                                                \
 	X(AUDIT, KIND_LIST, "audit", "EGRESS_AUDIT", "stdout",                                     \
 		"where the audit trail goes: `stdout`, a file (its path has a `/`), or both")      \
 	X(AUDIT_MAX_BYTES, KIND_TEXT, "audit_max_bytes", "EGRESS_AUDIT_MAX_BYTES", "64MiB",        \
@@ -177,7 +178,7 @@ struct setting_row {
 
 /* What a variable (or key) that is no setting of this version means. */
 enum setting_other {
-	OTHER_NO_EFFECT,   /* upstream's, for modes that this version does not have */
+	OTHER_NO_EFFECT,   /* the replaced image's, for what is done otherwise or not at all here */
 	OTHER_REFUSED,     /* upstream's; ignoring it would weaken what the operator asked for */
 	OTHER_UNSUPPORTED, /* ours or upstream's, not in this version */
 };
@@ -186,6 +187,7 @@ struct setting_other_row {
 	enum setting_other what;
 	const char *key; /* NULL: environment only */
 	const char *env;
+	const char *why; /* OTHER_NO_EFFECT: it has none */
 };
 
 /* A value before it is decoded. */

@@ -95,7 +95,8 @@ static void settings_print_lists(const struct settings *s, struct strbuf *out)
 		strbuf_str(out, i > 0 ? ", " : "");
 		settings_print_text(out, s->private_names.suffix[i]);
 	}
-	strbuf_str(out, "]\nproxy_addr: ");
+	/* To name it would open it. */
+	strbuf_str(out, s->proxy ? "]\nproxy_addr: " : "]\n# proxy_addr: closed; else ");
 	settings_print_endpoint(out, &s->proxy_addr, s->proxy_port);
 	strbuf_str(out, "\nextra_ports: [");
 	for (i = 0; i < s->n_extra_ports; i++)

@@ -16,28 +16,39 @@ static const struct setting_row setting_rows[SETTING_MAX] = {
 #define UP "OPENSANDBOX_EGRESS_"
 
 static const struct setting_other_row setting_others[] = {
-	{OTHER_NO_EFFECT, NULL, UP "REDIRECT_BACKEND"},
-	{OTHER_NO_EFFECT, NULL, UP "MITMPROXY_UPSTREAM_EXTRA_CA"},
-	{OTHER_NO_EFFECT, NULL, UP "MITMPROXY_PASSTHROUGH_HOSTS"},
-	{OTHER_NO_EFFECT, NULL, UP "MITMPROXY_SHADOW"},
-	{OTHER_NO_EFFECT, NULL, UP "CREDENTIAL_VAULT_REQUIRE_TLS"},
-	{OTHER_NO_EFFECT, NULL, UP "CREDENTIAL_VAULT_TRUSTED_PROXY_CIDRS"},
-	{OTHER_NO_EFFECT, NULL, UP "CREDENTIAL_VAULT_REDACT_RESPONSE_BODY"},
-	{OTHER_NO_EFFECT, NULL, UP "EXPERIMENTAL_REVISION_RUNTIME"},
-	{OTHER_NO_EFFECT, NULL, UP "REVISION_TLS_CAPACITY"},
-	{OTHER_NO_EFFECT, NULL, UP "REVISION_REQUEST_CAPACITY"},
-	{OTHER_NO_EFFECT, NULL, UP "REVISION_DRAIN_TIMEOUT_SECONDS"},
-	{OTHER_NO_EFFECT, NULL, UP "METRICS_EXTRA_ATTRS"},
-	{OTHER_NO_EFFECT, NULL, UP "PENDING_PUSH_TTL"},
-	{OTHER_NO_EFFECT, NULL, "OPENSANDBOX_LOG_OUTPUT"},
-	{OTHER_NO_EFFECT, NULL, "OPENSANDBOX_CREDENTIAL_PROXY_SOCKET"},
-	{OTHER_REFUSED, NULL, UP "MITMPROXY_SCRIPT"},
-	{OTHER_REFUSED, NULL, UP "UPSTREAM_PROXY"},
-	{OTHER_REFUSED, NULL, UP "UPSTREAM_PROXY_AUTH"},
-	{OTHER_REFUSED, NULL, UP "PROFILE"},
-	{OTHER_UNSUPPORTED, "policy_ceiling", "EGRESS_POLICY_CEILING_FILE"},
-	{OTHER_UNSUPPORTED, "lifecycle", "OPENSANDBOX_URL"},
-	{OTHER_UNSUPPORTED, NULL, "OPENSANDBOX_API_KEY_FILE"},
+	{OTHER_NO_EFFECT, NULL, UP "REDIRECT_BACKEND",
+		"redirects are always made with nftables, and mode `proxy` has none"},
+	{OTHER_NO_EFFECT, NULL, UP "MITMPROXY_UPSTREAM_EXTRA_CA",
+		"roots for origins are those of `upstream_trust` alone"},
+	{OTHER_NO_EFFECT, NULL, UP "MITMPROXY_PASSTHROUGH_HOSTS",
+		"EGRESS_PASS_THROUGH names the hosts that are not decrypted"},
+	{OTHER_NO_EFFECT, NULL, UP "MITMPROXY_SHADOW", "every decision is in the audit trail"},
+	{OTHER_NO_EFFECT, NULL, UP "CREDENTIAL_VAULT_REQUIRE_TLS",
+		"keys come from a file (`vault`), never through the API"},
+	{OTHER_NO_EFFECT, NULL, UP "CREDENTIAL_VAULT_TRUSTED_PROXY_CIDRS",
+		"keys come from a file (`vault`), never through the API"},
+	{OTHER_NO_EFFECT, NULL, UP "CREDENTIAL_VAULT_REDACT_RESPONSE_BODY",
+		"keys are always taken out of answers"},
+	{OTHER_NO_EFFECT, NULL, UP "EXPERIMENTAL_REVISION_RUNTIME",
+		"a change always counts from the next request on"},
+	{OTHER_NO_EFFECT, NULL, UP "REVISION_TLS_CAPACITY",
+		"a change always counts from the next request on"},
+	{OTHER_NO_EFFECT, NULL, UP "REVISION_REQUEST_CAPACITY",
+		"a change always counts from the next request on"},
+	{OTHER_NO_EFFECT, NULL, UP "REVISION_DRAIN_TIMEOUT_SECONDS",
+		"a change always counts from the next request on"},
+	{OTHER_NO_EFFECT, NULL, UP "METRICS_EXTRA_ATTRS", "no metrics are exported"},
+	{OTHER_NO_EFFECT, NULL, UP "PENDING_PUSH_TTL", "for a profile that does not exist here"},
+	{OTHER_NO_EFFECT, NULL, "OPENSANDBOX_LOG_OUTPUT", "the log goes to stderr"},
+	{OTHER_NO_EFFECT, NULL, "OPENSANDBOX_CREDENTIAL_PROXY_SOCKET",
+		"vault and proxy are one process"},
+	{OTHER_REFUSED, NULL, UP "MITMPROXY_SCRIPT", NULL},
+	{OTHER_REFUSED, NULL, UP "UPSTREAM_PROXY", NULL},
+	{OTHER_REFUSED, NULL, UP "UPSTREAM_PROXY_AUTH", NULL},
+	{OTHER_REFUSED, NULL, UP "PROFILE", NULL},
+	{OTHER_UNSUPPORTED, "policy_ceiling", "EGRESS_POLICY_CEILING_FILE", NULL},
+	{OTHER_UNSUPPORTED, "lifecycle", "OPENSANDBOX_URL", NULL},
+	{OTHER_UNSUPPORTED, NULL, "OPENSANDBOX_API_KEY_FILE", NULL},
 };
 
 const struct setting_row *setting_row(enum setting_id id)
@@ -170,7 +181,7 @@ static const char *setting_other_text(enum setting_other what)
 {
 	switch (what) {
 	case OTHER_NO_EFFECT:
-		return "accepted with a warning: no effect";
+		return "accepted with a warning: no effect: ";
 	case OTHER_REFUSED:
 		return "refused when set: ignoring it would weaken what was asked for";
 	case OTHER_UNSUPPORTED:
@@ -202,8 +213,9 @@ void settings_print_table(struct strbuf *out)
 	for (i = 0; i < ARRAY_LEN(setting_others); i++) {
 		strbuf_str(out, "| ");
 		setting_print_name(out, setting_others[i].key);
-		strbuf_printf(out, " | `%s` | - | %s |\n", setting_others[i].env,
-			setting_other_text(setting_others[i].what));
+		strbuf_printf(out, " | `%s` | - | %s%s |\n", setting_others[i].env,
+			setting_other_text(setting_others[i].what),
+			setting_others[i].why ? setting_others[i].why : "");
 	}
 }
 
