@@ -118,22 +118,34 @@ static void test_documentation_has_the_programs_table(void **state)
 	strbuf_fini(&table);
 }
 
-static void test_example_file_is_a_right_configuration(void **state)
+static void test_example_files_are_right_configurations(void **state)
 {
-	struct load l = {.env = {RESOLVERS, CERT}};
-	struct strbuf text;
-	struct outcome o;
+	static const struct {
+		const char *path;
+		enum egress_mode mode;
+	} rows[] = {{DOCS_DIR "/examples/egress.yaml", MODE_PROXY},
+		{DOCS_DIR "/examples/sidecar.yaml", MODE_DNS_NFT}};
 
-	strbuf_init(&text, 1u << 20);
-	assert_int_equal(strbuf_read_file(&text, DOCS_DIR "/examples/egress.yaml"), 0);
-	l.yaml = strbuf_cstr(&text);
-	load_env(&l, true, false, &o);
-	if (o.ret < 0)
-		fail_msg("%s", o.msg.text);
-	assert_string_equal(o.log, "");
-	assert_true(o.s->read_only);
-	settings_free(o.s);
-	strbuf_fini(&text);
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct load l = {.env = {RESOLVERS, CERT, "OPENSANDBOX_EGRESS_TOKEN=t"}};
+		struct strbuf text;
+		struct outcome o;
+
+		if (rows[i].mode == MODE_PROXY)
+			l.env[2] = NULL;
+		strbuf_init(&text, 1u << 20);
+		assert_int_equal(strbuf_read_file(&text, rows[i].path), 0);
+		l.yaml = strbuf_cstr(&text);
+		load_env(&l, true, false, &o);
+		if (o.ret < 0)
+			fail_msg("%s", o.msg.text);
+		assert_string_equal(o.log, "");
+		assert_int_equal(o.s->mode, rows[i].mode);
+		assert_true(o.s->read_only && o.s->proxy);
+		assert_int_equal(o.s->enforce, rows[i].mode == MODE_DNS_NFT);
+		settings_free(o.s);
+		strbuf_fini(&text);
+	}
 }
 
 static void test_help_names_every_setting(void **state)
@@ -155,7 +167,7 @@ int main(void)
 		cmocka_unit_test(test_printed_settings_can_be_read_back),
 		cmocka_unit_test(test_every_setting_with_a_key_is_printed),
 		cmocka_unit_test(test_documentation_has_the_programs_table),
-		cmocka_unit_test(test_example_file_is_a_right_configuration),
+		cmocka_unit_test(test_example_files_are_right_configurations),
 		cmocka_unit_test(test_help_names_every_setting),
 	};
 
