@@ -221,11 +221,11 @@ class Hostile(threading.Thread):
                     rr("read.test", "A", EVIL[4])] if kind == 1 else []
         elif kind == TYPES["TXT"] or kind == TYPES["NULL"]:
             return [(name, kind, 1, b"\x08smuggled")]
-        elif kind == TYPES["HTTPS"]:
+        elif kind in (64, TYPES["HTTPS"]):
             data = struct.pack("!HB", 1, 0) + b"\0\1\0\6\2h3\2h2" + b"\0\5\0\10" + ECH
             return [(name, kind, 1, data)]
         else:
-            addr = EVIL if name.endswith("evil.test") else WILD
+            addr = EVIL if name.endswith("evil.test") or name == "bad.wild.test" else WILD
         return [rr(name, {1: "A", 28: "AAAA"}[kind], addr[{1: 4, 28: 6}[kind]])] \
             if kind in (1, 28) else []
 
