@@ -66,6 +66,9 @@ static void load_and_print(struct slice text, char *const *env)
 	strbuf_init(&second, 16u << 20);
 	settings_print(s, &first);
 	REQUIRE(load(strbuf_slice(&first), env, &again, &proxy, &msg) == 0);
+	REQUIRE(again->mode == s->mode && again->proxy == s->proxy &&
+		again->enforce == s->enforce && again->inbound_all == s->inbound_all &&
+		again->transparent == s->transparent && again->intercept == s->intercept);
 	settings_print(again, &second);
 	REQUIRE(slice_eq(strbuf_slice(&first), strbuf_slice(&second)));
 	strbuf_fini(&first);
