@@ -187,6 +187,13 @@ def words(bed, report, column, group, only=None, kinds=KINDS):
         a.process.wait()
 
 
+def warm_up(bed):
+    """Neighbours are known; the first packet to one may wait for a second."""
+    with Inside(bed.box):
+        for f in (4, 6):
+            until(lambda f=f: socket.create_connection((EVIL[f], 80), 3).close() is None, "a way")
+
+
 def battery(bed, groups, least, only=None, kinds=KINDS, **settings):
     """Both columns; groups of guard_attacks.py have the name of that file before them."""
     report = Report()
@@ -195,6 +202,8 @@ def battery(bed, groups, least, only=None, kinds=KINDS, **settings):
         bed.free()
         if column == "l":
             bed.protect(**settings)
+        else:
+            warm_up(bed)
         for g in groups:
             if g.startswith("guard-"):
                 kernel(bed, report, column, g[6:], only, kinds)

