@@ -44,6 +44,7 @@ static void supervisor_on_ready(struct supervisor *s)
 	const struct settings *set = s->settings;
 	char addr[PORTS_TEXT_MAX];
 	char addr6[PORTS_TEXT_MAX];
+	bool cert;
 
 	s->ready = true;
 	s->ever_ready = true;
@@ -55,10 +56,10 @@ static void supervisor_on_ready(struct supervisor *s)
 	}
 	ports_text(&set->proxy_addr, set->proxy_port, addr);
 	(void)snprintf(addr6, sizeof(addr6), " and [::1]:%u", (unsigned)set->proxy_port);
+	cert = set->mode == MODE_PROXY || set->intercept != INTERCEPT_OFF;
 	log_info("supervisor", "ready: worker %d listens on %s%s%s%s", (int)s->worker, addr,
-		s->roles.fd[ROLE_PROXY_V6] >= 0 ? addr6 : "",
-		set->intercept == INTERCEPT_OFF ? "" : ", CA certificate in ",
-		set->intercept == INTERCEPT_OFF ? "" : set->ca_cert_out);
+		s->roles.fd[ROLE_PROXY_V6] >= 0 ? addr6 : "", cert ? ", CA certificate in " : "",
+		cert ? set->ca_cert_out : "");
 }
 
 static void supervisor_on_rotate(struct supervisor *s)

@@ -17,6 +17,8 @@ static bool ca_same(const struct stat *a, const struct stat *b)
 
 static bool ca_wanted(const struct supervisor *s)
 {
+	if (s->settings->mode == MODE_PROXY)
+		return true;
 	return !s->closed && s->settings->proxy && s->settings->intercept != INTERCEPT_OFF;
 }
 

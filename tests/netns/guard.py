@@ -300,8 +300,8 @@ family = {int(socket.AF_INET6 if f == 6 else socket.AF_INET)}
 flows = {{}}
 for name, addr in (("cut", {EVIL[f]!r}), ("kept", {GOOD[f]!r})):
     for kind in (1, 2):
-        s = socket.socket(family, kind); s.settimeout(1); s.connect((addr, 5000))
-        s.send(b"one"); s.recv(100); flows[name, kind] = s
+        s = socket.socket(family, kind); s.settimeout(5); s.connect((addr, 5000))
+        s.send(b"one"); s.recv(100); s.settimeout(1); flows[name, kind] = s
 def go(name, kind):
     try:
         flows[name, kind].send(b"two")

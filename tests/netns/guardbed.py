@@ -304,6 +304,9 @@ class Tap(threading.Thread):
                     self.frames.append(data)
 
     def clear(self):
+        """Forgets what came until now; on a busy machine some of it still waits to be read."""
+        while select.select([self.sock], [], [], 0.02)[0]:
+            time.sleep(0.01)
         with self.lock:
             self.frames.clear()
 
