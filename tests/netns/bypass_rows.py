@@ -205,7 +205,7 @@ for port in (22, 25, 80, 443, 5000, 8080, 8443):
     for where in ("good", "evil"):
         web(f"bytes-to-{port}-of-{where}", f"say(conn({{{where}!r}}, {port}), '\\1\\2' + T)", "wire", BOTH)
 web("silence-and-then-bytes", "say(conn({good!r}, 443), '', '\\1\\2' + T, gap=0.4)", "wire", BOTH)
-web("metadata", "get(conn({meta!r}, 80), lit({meta!r}), '/latest/' + T)", "wire", BOTH)
+web("metadata-by-http", "get(conn({meta!r}, 80), lit({meta!r}), '/latest/' + T)", "wire", BOTH)
 web("metadata-under-an-allowed-name", "get(conn({meta!r}, 80), 'read.test', '/' + T)", "web-meta", BOTH)
 web("metadata-by-a-name", "get(conn({meta!r}, 80), {'meta6' if {f} == 6 else 'meta'!r} + '.wild.test', '/' + T)".replace("{'meta6' if {f} == 6 else 'meta'!r}", "('meta6' if {f} == 6 else 'meta')"), "wire", BOTH)
 web("private-by-a-name", "get(conn({internal!r}, 80), ('unique' if {f} == 6 else 'private') + '.wild.test', '/' + T)", "wire", BOTH)
