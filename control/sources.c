@@ -70,6 +70,15 @@ static int sources_system(const char *path, int *fd, struct errmsg *msg)
 		msg, ret, "%s: %s: expected a readable file, or none", path, err_text(ret));
 }
 
+/* Only mode proxy looks names up in that file. In the other modes a sandbox may write it, and what
+ * it writes must not end a start. */
+static bool sources_want_hosts(const struct roles *r, const char *config_path, char *const *env)
+{
+	const struct settings_source src = sources_settings(r, config_path, env);
+
+	return settings_mode_is_proxy(&src);
+}
+
 int sources_open(
 	const char *config_path, char *const *env, bool again, struct roles *r, struct errmsg *msg)
 {
@@ -88,7 +97,7 @@ int sources_open(
 		ret = sources_rules(env, r, msg);
 	if (ret == 0 && !again)
 		ret = sources_system(SOURCES_RESOLV_CONF, &r->fd[ROLE_RESOLV_CONF], msg);
-	if (ret == 0)
+	if (ret == 0 && sources_want_hosts(r, config_path, env))
 		ret = sources_system(SOURCES_HOSTS, &r->fd[ROLE_HOSTS], msg);
 	if (ret < 0)
 		roles_fini(r);

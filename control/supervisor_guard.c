@@ -79,6 +79,10 @@ static int guard_become(const struct supervisor *s, int worker, int hold, struct
 	ret = supervisor_child_clean(GUARD_HOLD_FD + 2, msg);
 	if (ret < 0)
 		return ret;
+	/* A terminal's signals go to all of us; it ends when the worker has. Inherited by exec. */
+	(void)signal(SIGINT, SIG_IGN);
+	(void)signal(SIGHUP, SIG_IGN);
+	(void)signal(SIGTERM, SIG_IGN);
 	(void)syscall(SYS_execveat, GUARD_HOLD_FD + 1, "", argv, env, AT_EMPTY_PATH);
 	return errmsg_set(msg, -errno, GUARD_PROGRAM ": %s", err_text(-errno));
 }
