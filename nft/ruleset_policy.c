@@ -223,15 +223,30 @@ static void spans_merge(struct spans *s)
 	s->n = out + 1;
 }
 
-/* Adds to `out` what of `s` no span of `holes` (merged) covers. */
+/* The first of these spans (merged, of one port) that does not end before addr. */
+static size_t spans_find(const struct spans *s, const uint8_t addr[16])
+{
+	size_t lo = 0;
+	size_t hi = s->n;
+
+	while (lo < hi) {
+		const size_t mid = lo + (hi - lo) / 2;
+
+		if (memcmp(s->v[mid].hi, addr, sizeof(s->v[mid].hi)) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* Adds to `out` what of `s` no span of `holes` (merged, for every port) covers. */
 static void spans_add_without(struct spans *out, struct span s, const struct spans *holes)
 {
-	for (size_t i = 0; i < holes->n; i++) {
+	for (size_t i = spans_find(holes, s.lo); i < holes->n; i++) {
 		const struct span *h = &holes->v[i];
 		struct span before = s;
 
-		if (memcmp(h->hi, s.lo, sizeof(s.lo)) < 0)
-			continue;
 		if (memcmp(h->lo, s.hi, sizeof(s.hi)) > 0)
 			break;
 		if (memcmp(h->lo, s.lo, sizeof(s.lo)) > 0) {
@@ -373,6 +388,35 @@ static int ruleset_add_spans(struct ruleset *r, const struct span_pair *p, enum 
 	return ret < 0 ? ret : spans_emit(r, &p->v6, kind);
 }
 
+/* What rules deny. The operator's denials count whole, the others but for what the operator always
+ * allows, as in policy/check.c. An allowance for some ports leaves the others denied. */
+static void span_pair_add_denials(
+	struct span_pair *to, const struct policy *p, const struct span_pair *special)
+{
+	const size_t n_deny = policy_n_deny_always(p);
+	const size_t n_always = n_deny + policy_n_allow_always(p);
+	struct span_pair allowed = {0};
+	struct span_pair deny = {0};
+
+	for (size_t i = 0; i < policy_n_rules(p); i++) {
+		const struct rule *rule = policy_rule(p, i);
+
+		if (rule->kind != RULE_CIDR && rule->kind != RULE_ANY)
+			continue;
+		if (!rule->allow)
+			span_pair_add_rule(i < n_deny ? to : &deny, rule, special);
+		else if (i < n_always && rule->kind == RULE_CIDR && rule->n_ports == 0)
+			span_pair_add(&allowed, &rule->cidr, 0, false);
+	}
+	span_pair_merge(&allowed);
+	spans_add_all_without(&to->v4, &deny.v4, &allowed.v4);
+	spans_add_all_without(&to->v6, &deny.v6, &allowed.v6);
+	to->v4.full |= deny.v4.full | allowed.v4.full;
+	to->v6.full |= deny.v6.full | allowed.v6.full;
+	span_pair_fini(&allowed);
+	span_pair_fini(&deny);
+}
+
 static int ruleset_add_rules(struct ruleset *r, const struct policy *p)
 {
 	struct span_pair special = {0};
@@ -385,12 +429,13 @@ static int ruleset_add_rules(struct ruleset *r, const struct policy *p)
 	for (size_t i = 0; i < policy_n_rules(p); i++) {
 		const struct rule *rule = policy_rule(p, i);
 
-		if (rule->kind != RULE_CIDR && rule->kind != RULE_ANY)
+		if (!rule->allow || (rule->kind != RULE_CIDR && rule->kind != RULE_ANY))
 			continue;
-		span_pair_add_rule(rule->allow ? &allow : &deny, rule, &special);
-		if (rule->allow && rule->kind == RULE_CIDR)
+		span_pair_add_rule(&allow, rule, &special);
+		if (rule->kind == RULE_CIDR)
 			span_pair_add(&named, &rule->cidr, 0, false);
 	}
+	span_pair_add_denials(&deny, p, &special);
 	span_pair_merge(&named);
 	/* Denied, so that not even our own sockets reach them, but for those that a rule names. */
 	spans_add_all_without(&deny.v4, &special.v4, &named.v4);

@@ -291,6 +291,60 @@ static void test_random_policies_never_let_out_what_is_denied(void **state)
 	}
 }
 
+/* The first n_deny rows become the operator's denials, the next n_allow what they always allow. */
+static struct policy *policy_always_of(
+	struct row *rows, size_t n, size_t n_deny, size_t n_allow, bool default_allow)
+{
+	struct rule *rules = xcalloc(n, sizeof(*rules));
+	struct errmsg msg;
+
+	for (size_t i = 0; i < n; i++) {
+		if (i < n_deny + n_allow) {
+			rows[i].action = i < n_deny ? "deny" : "allow";
+			rows[i].n_ports = 0;
+			if (rows[i].target[0] == '\0')
+				rows[i].target = "1.1.1.1";
+		}
+		assert_int_equal(rule_make(slice_str(rows[i].action), slice_str(rows[i].target),
+					 rows[i].n_ports ? rows[i].ports : NULL, rows[i].n_ports,
+					 &rules[i], &msg),
+			0);
+	}
+	return policy_new_always(default_allow, rules, n, n_deny, n_allow);
+}
+
+static void test_the_operators_rules_count_before_the_others(void **state)
+{
+	const struct ruleset_options o = {0};
+	const struct ruleset_lists none = {0};
+	struct errmsg msg;
+
+	for (unsigned seed = 1; seed <= 3000; seed++) {
+		struct row rows[6];
+		const size_t n = 2 + seed % 5;
+		const size_t n_deny = seed % 2;
+		unsigned x = seed * 2654435761u;
+		struct policy *p;
+		struct ruleset r;
+
+		for (size_t i = 0; i < n; i++) {
+			x = x * 1103515245u + 12345u;
+			rows[i] = (struct row){.action = (x >> 9) % 3 ? "deny" : "allow",
+				.target = targets[(x >> 12) % ARRAY_LEN(targets)],
+				.ports = {80, 443, 8080},
+				.n_ports = (x >> 20) % 4};
+			if (rows[i].target[0] == '\0' && rows[i].n_ports == 0)
+				rows[i].n_ports = 1;
+		}
+		p = policy_always_of(rows, n, n_deny, 1, seed % 5 == 0);
+		ruleset_init(&r, &o);
+		assert_int_equal(ruleset_from_policy(&r, p, &none, &msg), 0);
+		oracle_row(&r, p, seed);
+		ruleset_fini(&r);
+		policy_unref(p);
+	}
+}
+
 static void test_too_many_entries_are_refused_with_a_reason(void **state)
 {
 	const size_t n = 4096;
@@ -330,6 +384,7 @@ int main(void)
 		cmocka_unit_test(test_lists_become_entries),
 		cmocka_unit_test(test_a_port_zero_in_a_list_is_refused),
 		cmocka_unit_test(test_random_policies_never_let_out_what_is_denied),
+		cmocka_unit_test(test_the_operators_rules_count_before_the_others),
 		cmocka_unit_test(test_too_many_entries_are_refused_with_a_reason),
 	};
 
