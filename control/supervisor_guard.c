@@ -18,16 +18,12 @@
 #include "control/probe.h"
 #include "control/supervisor.h"
 #include "control/supervisor_int.h"
+#include "nft/guard_hold.h"
 
 #define GUARD_PROGRAM "egress-guard"
 #define GUARD_ANSWER_S 2 /* it opens its sockets in milliseconds, or never */
 #define GUARD_LIVED_MS 1000
 #define PROBER_SECONDS 5
-
-union guard_ancillary {
-	struct cmsghdr align;
-	char room[CMSG_SPACE(GUARD_XSK_MAX * sizeof(int))];
-};
 
 int supervisor_guard_open(struct supervisor *s, struct errmsg *msg)
 {
@@ -87,49 +83,16 @@ static int guard_become(const struct supervisor *s, int worker, int hold, struct
 	return errmsg_set(msg, -errno, GUARD_PROGRAM ": %s", err_text(-errno));
 }
 
-/* Gives it the sockets that we hold for it. */
-static int guard_send_held(const struct supervisor_guard *g, int fd)
-{
-	struct guard_hold hold = {.magic = GUARD_HOLD_MAGIC, .n = (uint32_t)g->n_held};
-	union guard_ancillary anc = {0};
-	struct iovec iov = {&hold, sizeof(hold)};
-	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
-	struct cmsghdr *c;
-
-	if (g->n_held > 0) {
-		m.msg_control = anc.room;
-		m.msg_controllen = CMSG_SPACE(g->n_held * sizeof(int));
-		c = CMSG_FIRSTHDR(&m);
-		REQUIRE(c != NULL);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(g->n_held * sizeof(int));
-		memcpy(CMSG_DATA(c), g->held, g->n_held * sizeof(int));
-	}
-	return sendmsg(fd, &m, MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
-/* Copies of those that it has made, if it could. */
+/* Copies of the sockets that it has made, if it could. */
 static void guard_take_held(struct supervisor_guard *g, int fd)
 {
 	const struct timeval limit = {GUARD_ANSWER_S, 0};
-	struct guard_hold hold = {0};
-	union guard_ancillary anc;
-	struct iovec iov = {&hold, sizeof(hold)};
-	struct msghdr m = {.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = anc.room,
-		.msg_controllen = sizeof(anc.room)};
-	const struct cmsghdr *c;
+	int ret;
 
 	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-	if (recvmsg(fd, &m, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof(hold))
-		return; /* it has ended, and said why */
-	c = CMSG_FIRSTHDR(&m);
-	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-		return;
-	g->n_held = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-	memcpy(g->held, CMSG_DATA(c), g->n_held * sizeof(int));
+	ret = guard_hold_receive(fd, g->held, &g->n_held);
+	if (ret < 0 && ret != E_EOF) /* an ended one has said why */
+		log_error("supervisor", "guard: no answer: %s", err_text(ret));
 }
 
 /* A frozen one too: what the dead worker asked of it must not be done after what the next asks. */
@@ -172,7 +135,7 @@ static int guard_start(struct supervisor *s, const int worker[2])
 	ret = guard_fork(s, worker, hold);
 	(void)close(hold[1]);
 	if (ret == 0)
-		ret = guard_send_held(g, hold[0]);
+		ret = guard_hold_send(hold[0], g->held, g->n_held);
 	if (ret == 0 && g->n_held == 0)
 		guard_take_held(g, hold[0]);
 	(void)close(hold[0]);

@@ -6,75 +6,26 @@
 #include <linux/rtnetlink.h>
 #include <stdio.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/proc.h"
 #include "nft/guard.h"
+#include "nft/guard_hold.h"
 
 #define GUARD_EXIT_OK 0
 #define GUARD_EXIT_FAILED 1 /* the system failed, or the worker sent what is no message */
 #define GUARD_EXIT_RIGHTS 2 /* a start that cannot succeed */
 
-/* Room for the descriptors of one message. */
-union guard_ancillary {
-	struct cmsghdr align;
-	char room[CMSG_SPACE(GUARD_XSK_MAX * sizeof(int))];
-};
-
-/* The supervisor's message: how many AF_XDP sockets it holds for us, and the sockets. */
-static int guard_receive_held(int fds[GUARD_XSK_MAX], size_t *n)
-{
-	struct guard_hold hold = {0};
-	union guard_ancillary anc;
-	struct iovec iov = {&hold, sizeof(hold)};
-	struct msghdr m = {.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = anc.room,
-		.msg_controllen = sizeof(anc.room)};
-	const struct cmsghdr *c;
-	ssize_t got;
-
-	*n = 0;
-	got = recvmsg(GUARD_HOLD_FD, &m, MSG_CMSG_CLOEXEC);
-	if (got < 0)
-		return -errno;
-	c = CMSG_FIRSTHDR(&m);
-	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS) {
-		*n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-		memcpy(fds, CMSG_DATA(c), *n * sizeof(int));
-	}
-	if (got != (ssize_t)sizeof(hold) || hold.magic != GUARD_HOLD_MAGIC || hold.n != *n ||
-		(m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)))
-		return E_SYNTAX;
-	return 0;
-}
-
 /* Copies of all sockets to the supervisor, so that a guard's death frees no queue. */
 static int guard_send_held(const struct xsk *x)
 {
-	struct guard_hold hold = {.magic = GUARD_HOLD_MAGIC, .n = (uint32_t)x->n};
-	union guard_ancillary anc = {0};
-	struct iovec iov = {&hold, sizeof(hold)};
-	struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
-	struct cmsghdr *c;
 	int fds[GUARD_XSK_MAX];
 
 	for (size_t i = 0; i < x->n; i++)
 		fds[i] = x->v[i].fd;
-	if (x->n > 0) {
-		m.msg_control = anc.room;
-		m.msg_controllen = CMSG_SPACE(x->n * sizeof(int));
-		c = CMSG_FIRSTHDR(&m);
-		REQUIRE(c != NULL);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(x->n * sizeof(int));
-		memcpy(CMSG_DATA(c), fds, x->n * sizeof(int));
-	}
-	return sendmsg(GUARD_HOLD_FD, &m, MSG_NOSIGNAL) < 0 ? -errno : 0;
+	return guard_hold_send(GUARD_HOLD_FD, fds, x->n);
 }
 
 /* Sockets from the supervisor, or new ones. A kernel or a container without AF_XDP or CAP_NET_RAW
@@ -85,7 +36,7 @@ static int guard_open_xsk(struct guard *g, struct xsk *x)
 	size_t n;
 	int ret;
 
-	ret = guard_receive_held(fds, &n);
+	ret = guard_hold_receive(GUARD_HOLD_FD, fds, &n);
 	if (ret < 0)
 		return ret;
 	g->xsk_err = n > 0 ? xsk_adopt(x, fds, n) : xsk_open(x);
