@@ -8,20 +8,20 @@
 
 #define HEALTH_CAUSE_MAX 200 /* what fits into a reason phrase that people read */
 
-/* In the order in which a cause is looked for. */
-#define HEALTH_TABLE(X)           \
-	X(START, "start")         \
-	X(GUARD, "guard")         \
-	X(TABLE, "table")         \
-	X(REDIRECT, "redirect")   \
-	X(RAW_GUARD, "raw_guard") \
-	X(QUEUES, "queues")       \
-	X(PASS, "pass")           \
-	X(LISTENERS, "listeners") \
-	X(CA_FILE, "ca_file")     \
-	X(RESOLVERS, "resolvers") \
-	X(MEMORY, "memory")       \
-	X(RULE_FILES, "rule_files")
+/* In the order in which a cause is looked for. A start waits for the rest, so it comes last. */
+#define HEALTH_TABLE(X)             \
+	X(GUARD, "guard")           \
+	X(TABLE, "table")           \
+	X(REDIRECT, "redirect")     \
+	X(RAW_GUARD, "raw_guard")   \
+	X(QUEUES, "queues")         \
+	X(PASS, "pass")             \
+	X(LISTENERS, "listeners")   \
+	X(CA_FILE, "ca_file")       \
+	X(RESOLVERS, "resolvers")   \
+	X(MEMORY, "memory")         \
+	X(RULE_FILES, "rule_files") \
+	X(START, "start")
 
 enum health_part {
 #define X(id, text) HEALTH_##id,

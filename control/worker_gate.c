@@ -290,10 +290,7 @@ static void on_gate_lost(void *arg)
 	struct worker *w = arg;
 
 	w->gate.applied = false;
-	log_error("worker", "the guard is gone; the kernel's rules stay");
-	health_set(&w->health, HEALTH_GUARD, HEALTH_FAILED,
-		"the guard is gone (CAP_NET_ADMIN, nf_tables? its log says why)");
-	worker_note(w, AUDIT_GUARD, REASON_INTERRUPTED, "the guard is gone");
+	worker_watch_gone(w);
 }
 
 static void on_gate_state(const struct guard_state *s, void *arg)
@@ -371,6 +368,22 @@ void worker_gate_configure(struct worker *w)
 	dns_gate_configure(w->gate.dns, &c);
 }
 
+/* So that listeners of others are told from ours. */
+static int gate_own(struct worker *w)
+{
+	static const struct {
+		enum role role;
+		bool udp;
+	} own[] = {{ROLE_PROXY, false}, {ROLE_PROXY_V6, false}, {ROLE_API, false},
+		{ROLE_API_V6, false}, {ROLE_DNS_TCP, false}, {ROLE_DNS_TCP_V6, false},
+		{ROLE_DNS_UDP, true}, {ROLE_DNS_UDP_V6, true}};
+	int ret = 0;
+
+	for (size_t i = 0; i < ARRAY_LEN(own) && ret == 0; i++)
+		ret = foreign_add(&w->gate.foreign, w->start.roles.fd[own[i].role], own[i].udp);
+	return ret;
+}
+
 int worker_gate_open(struct worker *w, struct errmsg *msg)
 {
 	const struct settings *s = w->settings;
@@ -392,6 +405,9 @@ int worker_gate_open(struct worker *w, struct errmsg *msg)
 	ret = devices_read(&g->devices);
 	if (ret < 0)
 		return errmsg_set(msg, ret, "network devices: %s", err_text(ret));
+	ret = gate_own(w);
+	if (ret < 0)
+		return errmsg_set(msg, ret, "our listeners: %s", err_text(ret));
 	g->diag_fd = conns_open();
 	g->cgroup_id = worker_cgroup();
 	gate_attach(w, w->start.roles.fd[ROLE_GUARD]);

@@ -8,13 +8,16 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "control/ports.h"
 #include "control/worker_int.h"
 #include "dns/dns_gate.h"
 #include "nft/guard_client.h"
 
 #define WATCH_MS 500
-/* Somebody else's AF_XDP socket on a queue may go away. */
-#define WATCH_QUEUES_MS 5000
+/* However soon a loss is mended: whoever asks ten times a second must not miss it. */
+#define WATCH_SEEN_MS 1000
+/* What refuses a part may go away: somebody else's AF_XDP socket, or a device full of hooks. */
+#define WATCH_REFUSED_MS 5000
 
 static enum guard_status watch_status(const struct guard_state *s, enum guard_part p)
 {
@@ -96,22 +99,39 @@ static void watch_required(struct worker *w)
 	worker_gate_again(w);
 }
 
+static bool watch_is_lost(const struct guard_state *s)
+{
+	for (int i = 0; i < GUARD_PART_QUEUES; i++)
+		if (watch_status(s, (enum guard_part)i) == GUARD_LOST)
+			return true;
+	return false;
+}
+
+void worker_watch_gone(struct worker *w)
+{
+	log_error("worker", "the guard is gone; the kernel's rules stay");
+	health_set(&w->health, HEALTH_GUARD, HEALTH_FAILED,
+		"the guard is gone (CAP_NET_ADMIN, nf_tables? its log says why)");
+	worker_note(w, AUDIT_GUARD, REASON_INTERRUPTED, "the guard is gone");
+	w->gate.red_until_ms = clock_mono_ms() + WATCH_SEEN_MS;
+}
+
 void worker_watch_state(struct worker *w, const struct guard_state *s)
 {
 	char what[HEALTH_CAUSE_MAX];
 	bool was = health_state(&w->health) == HEALTH_FAILED;
-	bool lost = false;
+	bool lost = watch_is_lost(s);
 
+	if (!lost && w->gate.red_until_ms != 0)
+		return; /* on_watch takes it later */
 	health_ok(&w->health, HEALTH_GUARD);
 	watch_table(w, s);
 	watch_part(w, s, GUARD_PART_REDIRECT, HEALTH_REDIRECT, true);
 	watch_part(w, s, GUARD_PART_RAW_GUARD, HEALTH_RAW_GUARD, w->settings->require_raw_guard);
-	watch_part(w, s, GUARD_PART_LISTENERS, HEALTH_LISTENERS, false);
 	watch_queues(w, s);
 	watch_pass(w, s);
-	for (int i = 0; i < GUARD_PART_QUEUES; i++)
-		lost |= watch_status(s, (enum guard_part)i) == GUARD_LOST;
 	if (lost) {
+		w->gate.red_until_ms = clock_mono_ms() + WATCH_SEEN_MS;
 		log_error("worker", "%s; made anew", health_cause(&w->health));
 		(void)snprintf(what, sizeof(what), "%s", health_cause(&w->health));
 		worker_note(w, AUDIT_GUARD, REASON_INTERRUPTED, what);
@@ -161,6 +181,34 @@ static void watch_resolvers(struct worker *w)
 		health_set(&w->health, HEALTH_RESOLVERS, HEALTH_FAILED, "no resolver answers");
 }
 
+/* That the kernel resets what would reach others, and that nobody else has a port of ours. */
+static void watch_listeners(struct worker *w)
+{
+	const bool was = w->health.state[HEALTH_LISTENERS] == HEALTH_FAILED;
+	struct conns_listener l;
+	char text[PORTS_TEXT_MAX];
+	int ret = foreign_look(&w->gate.foreign, w->gate.diag_fd, &l);
+
+	watch_part(w, guard_client_state(w->gate.guard), GUARD_PART_LISTENERS, HEALTH_LISTENERS,
+		false);
+	if (ret < 0)
+		health_set(&w->health, HEALTH_LISTENERS, HEALTH_DEGRADED,
+			"listeners of others cannot be seen: %s", err_text(ret));
+	if (ret <= 0)
+		return;
+	ports_text(&l.addr, l.port, text);
+	health_set(&w->health, HEALTH_LISTENERS, HEALTH_FAILED,
+		"somebody else listens on our port: %s%s", text, l.udp ? " (UDP)" : "");
+	if (!was)
+		worker_note(w, AUDIT_GUARD, REASON_INTERRUPTED, w->health.cause[HEALTH_LISTENERS]);
+}
+
+static bool watch_is_refused(const struct worker *w)
+{
+	return w->health.state[HEALTH_QUEUES] == HEALTH_FAILED ||
+		w->health.state[HEALTH_RAW_GUARD] == HEALTH_FAILED;
+}
+
 static void on_watch(evutil_socket_t fd, short what, void *arg)
 {
 	struct worker *w = arg;
@@ -168,8 +216,14 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
 	uint64_t now = clock_mono_ms();
 
 	watch_resolvers(w);
-	if (g->again_ms == 0 && w->health.state[HEALTH_QUEUES] == HEALTH_FAILED)
-		g->again_ms = now + WATCH_QUEUES_MS;
+	watch_listeners(w);
+	if (g->red_until_ms != 0 && now >= g->red_until_ms) {
+		g->red_until_ms = 0;
+		if (g->applied)
+			worker_watch_state(w, guard_client_state(g->guard));
+	}
+	if (g->again_ms == 0 && watch_is_refused(w))
+		g->again_ms = now + WATCH_REFUSED_MS;
 	/* Also the self-test, which comes after the rules. */
 	if (g->again_ms != 0 && now >= g->again_ms) {
 		g->again_ms = 0;

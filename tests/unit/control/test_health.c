@@ -8,6 +8,21 @@
 
 #include "control/health.h"
 
+static void test_what_is_missing_is_told_before_that_the_start_waits(void **state)
+{
+	struct health h;
+
+	health_init(&h);
+	for (int i = 0; i < HEALTH_PART_MAX; i++) {
+		if (i == HEALTH_START)
+			continue;
+		health_set(&h, (enum health_part)i, HEALTH_FAILED, "part %d", i);
+		assert_string_not_equal(health_cause(&h), "starting");
+		health_ok(&h, (enum health_part)i);
+	}
+	assert_string_equal(health_cause(&h), "starting");
+}
+
 static void test_worst_part_gives_state_and_cause(void **state)
 {
 	struct health h;
@@ -45,8 +60,9 @@ static void test_json_lists_the_parts_that_there_are(void **state)
 	doc = health_json(&h);
 	text = json_dumps(doc, JSON_COMPACT);
 	assert_string_equal(text,
-		"{\"state\":\"failed\",\"cause\":\"gone\",\"parts\":{\"start\":{\"state\":\"ok\"},"
-		"\"ca_file\":{\"state\":\"failed\",\"cause\":\"gone\"}}}");
+		"{\"state\":\"failed\",\"cause\":\"gone\",\"parts\":{"
+		"\"ca_file\":{\"state\":\"failed\",\"cause\":\"gone\"},\"start\":{\"state\":\"ok\"}"
+		"}}");
 	free(text);
 	json_decref(doc);
 }
@@ -66,6 +82,7 @@ static void test_cause_is_cut(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_what_is_missing_is_told_before_that_the_start_waits),
 		cmocka_unit_test(test_worst_part_gives_state_and_cause),
 		cmocka_unit_test(test_json_lists_the_parts_that_there_are),
 		cmocka_unit_test(test_cause_is_cut),
