@@ -456,27 +456,36 @@ static void chains_deny(struct chains *c, bool v6)
 	}
 }
 
-static void chains_doh(struct chains *c)
+/* HTTP/3 carries DNS as HTTP/2 does: UDP too. */
+static void chains_doh_to(struct chains *c, uint8_t family, bool listed)
 {
-	const bool listed = tables_has_set(c->t, SET_DOH_V4) || tables_has_set(c->t, SET_DOH_V6);
+	static const uint8_t protos[] = {IPPROTO_TCP, IPPROTO_UDP};
+	const bool v6 = family == NFPROTO_IPV6;
+	const enum tables_set_index set = v6 ? SET_DOH_V6 : SET_DOH_V4;
 
-	if (!c->o->doh_block)
-		return;
-	for (size_t i = 0; i < ARRAY_LEN(chains_families); i++) {
-		const bool v6 = chains_families[i] == NFPROTO_IPV6;
-		const enum tables_set_index set = v6 ? SET_DOH_V6 : SET_DOH_V4;
-		struct expr_rule *r;
+	for (size_t i = 0; i < ARRAY_LEN(protos); i++) {
+		struct expr_rule *r = chains_open(c, "egress", GUARD_PART_TABLE);
 
-		if (listed && !tables_has_set(c->t, set))
-			continue;
-		r = chains_open(c, "egress", GUARD_PART_TABLE);
-		expr_family(r, chains_families[i]);
-		expr_l4proto(r, IPPROTO_TCP);
+		expr_family(r, family);
+		expr_l4proto(r, protos[i]);
 		expr_dport(r, 443);
 		if (listed)
 			expr_daddr_in(r, v6, tables_sets[set].name, tables_sets[set].id, EXPR_IS);
 		chains_end(c, NFT_GOTO, "refused");
 	}
+}
+
+static void chains_doh(struct chains *c)
+{
+	const bool v4 = tables_has_set(c->t, SET_DOH_V4);
+	const bool v6 = tables_has_set(c->t, SET_DOH_V6);
+
+	if (!c->o->doh_block)
+		return;
+	if (v4 || !v6)
+		chains_doh_to(c, NFPROTO_IPV4, v4);
+	if (v6 || !v4)
+		chains_doh_to(c, NFPROTO_IPV6, v6);
 }
 
 /* Established is earned, not seen: only flows with a mark that one of our verdicts set. */

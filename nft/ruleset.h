@@ -22,7 +22,7 @@ struct policy;
  *   RESOLVER     an upstream resolver of ours: lo and a port. Reached by our sockets even where a
  *                deny holds.
  *   EXEMPT       a resolver (lo) that the sandbox may ask directly, on port 53.
- *   DOH          address range whose TCP 443 is refused.
+ *   DOH          address range whose port 443 is refused, TCP and UDP.
  *   SPECIAL      address range that the default action allow does not reach, only a rule.
  *   INSPECT      TCP ports that are redirected to the proxy.
  *   INBOUND      TCP ports on which the sandbox may be reached. */
@@ -70,7 +70,7 @@ struct ruleset_options {
 	uint8_t redirect_dns; /* port 53 to dns_port */
 	uint8_t redirect_web; /* INSPECT ports (read_only: every TCP port of public ones) to
 				 web_port */
-	uint8_t doh_block;    /* TCP 443 is refused: to DOH entries, to all if there are none */
+	uint8_t doh_block;    /* port 443 is refused: to DOH entries, to all if there are none */
 	uint8_t inbound_all;  /* any port; else the INBOUND entries */
 	uint8_t log;          /* new direct flows and refusals are reported */
 	uint8_t zero[2];

@@ -342,11 +342,13 @@ def case_default_allow_and_doh(bed):
     want(talk(nobody, EVIL[6], 443), "hello", "443 without redirect")
     want(talk(nobody, EVIL[4], 80), "hello", "80 without redirect")
     refused(nobody, EVIL[4], 443)
+    refused(nobody, EVIL[4], 443, socket.SOCK_DGRAM)
     refused(nobody, DENIED[4], 5000)
     refused(nobody, META[4], 80)
     refused(nobody, EVIL[4], 853)
     fresh(bed, POLICY, accept_rest=1, redirect_web=0, doh_block=1)
     refused(nobody, EVIL[6], 443)
+    refused(nobody, EVIL[6], 443, socket.SOCK_DGRAM)
     fresh(bed)
 
 
