@@ -39,6 +39,7 @@ ZONE = {
     "rebind.wild.test": {"a": [INTERNAL[4], "127.0.0.1", META[4], "100.64.0.1"]},
     "order.wild.test": {"a": [WILD[4], TWO[4], GOOD[4]], "ttl": 7},
     "fail.wild.test": {"rcode": "SERVFAIL"},
+    "pool.wild.test": {"a": [f"11.22.8.{i}" for i in range(1, 201)], "ttl": 1, "rotate": 8},
     "ports.test": {"a": TWO[4]},
     "*.evil.test": {"a": EVIL[4], "txt": "out"},
 }
@@ -83,6 +84,19 @@ class Bed(sidecarbed.Bed):
         self.thread(self.hook.serve_forever)
         self.write("resolv.conf", "nameserver 8.8.8.8\n")
         self.write("hosts", "127.0.0.1 localhost\n")
+
+    def nginx(self):
+        """Also files, below /files/ of each name."""
+        sidecarbed.NGINX = sidecarbed.NGINX.replace(
+            "    location / {{", "    location /files/ {{ root {top}; }}\n    location / {{", 1)
+        super().nginx()
+
+    def home(self):
+        """A directory that every user may write to."""
+        path = self.path("home")
+        os.makedirs(path, exist_ok=True)
+        os.chmod(path, 0o1777)
+        return path
 
     def write(self, name, text):
         path = self.path(name)
@@ -204,6 +218,10 @@ class Bed(sidecarbed.Bed):
         except (ConnectionError, OSError) as e:
             told = type(e).__name__
         return told if time.monotonic() - start < 1 else f"{told}, late"
+
+    def granted(self):
+        """The set of addresses that names have opened, as text."""
+        return self.nft("list", "set", "inet", "opensandbox", "dyn_allow_v4")
 
     def lease_s(self, addr):
         """Seconds that an address is granted for, by the kernel; None if it is not."""
