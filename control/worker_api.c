@@ -105,9 +105,11 @@ static void on_api_policy(struct api_call *call, void *arg)
 
 static void on_api_healthz(struct api_call *call, void *arg)
 {
-	const struct worker *w = arg;
-	const char *cause = health_cause(&w->health);
+	struct worker *w = arg;
+	const char *cause;
 
+	worker_watch_resolvers(w);
+	cause = health_cause(&w->health);
 	if (health_state(&w->health) == HEALTH_FAILED)
 		api_answer_json(call, 503, cause,
 			json_pack("{s:s, s:s+}", "code", "not_ready", "message",
@@ -154,6 +156,11 @@ static json_t *worker_status_warnings(const struct worker *w)
 	if (s->upstream_insecure)
 		json_array_append_new(
 			warnings, json_string("origins are not verified (upstream_insecure)"));
+	if (w->gate.packets.open > 0)
+		json_array_append_new(warnings,
+			json_sprintf("%zu packet sockets are open in the sandbox: clear traffic "
+				     "can be read there",
+				w->gate.packets.open));
 	if (health_state(&w->health) == HEALTH_DEGRADED)
 		json_array_append_new(warnings, json_string(health_cause(&w->health)));
 	return warnings;

@@ -18,11 +18,11 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/sock_diag.h"
 #include "control/policy_change.h"
 #include "control/probe.h"
 #include "control/webhook.h"
 #include "control/worker_int.h"
-#include "dns/conns.h"
 #include "dns/dns_gate.h"
 #include "nft/guard_client.h"
 
@@ -408,7 +408,7 @@ int worker_gate_open(struct worker *w, struct errmsg *msg)
 	ret = gate_own(w);
 	if (ret < 0)
 		return errmsg_set(msg, ret, "our listeners: %s", err_text(ret));
-	g->diag_fd = conns_open();
+	g->diag_fd = sock_diag_open();
 	g->cgroup_id = worker_cgroup();
 	gate_attach(w, w->start.roles.fd[ROLE_GUARD]);
 	w->start.roles.fd[ROLE_GUARD] = -1; /* the client's now */

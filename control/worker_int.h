@@ -7,6 +7,7 @@
 #include "control/devices.h"
 #include "control/foreign.h"
 #include "control/health.h"
+#include "control/packet_sockets.h"
 #include "control/worker.h"
 #include "control/worker_vault.h"
 
@@ -37,16 +38,17 @@ struct worker_gate {
 	struct devices devices;
 	uint64_t cgroup_id; /* 0: cgroups do not tell our sockets */
 	uint32_t cgroup_level;
-	bool cgroup_found;      /* the level is the right one */
-	bool shut;              /* a part that is asked for is missing: nothing gets out */
-	bool submitted;         /* our ruleset waits for its turn */
-	bool applied;           /* by this guard */
-	bool probing;           /* the supervisor was asked */
-	bool tested;            /* and found all well */
-	uint64_t again_ms;      /* when to apply or probe again: clock_mono_ms */
-	uint64_t red_until_ms;  /* a loss stays to be seen until then; 0: none */
-	int diag_fd;            /* sock_diag */
-	struct foreign foreign; /* which listeners are ours */
+	bool cgroup_found;             /* the level is the right one */
+	bool shut;                     /* a part that is asked for is missing: nothing gets out */
+	bool submitted;                /* our ruleset waits for its turn */
+	bool applied;                  /* by this guard */
+	bool probing;                  /* the supervisor was asked */
+	bool tested;                   /* and found all well */
+	uint64_t again_ms;             /* when to apply or probe again: clock_mono_ms */
+	uint64_t red_until_ms;         /* a loss stays to be seen until then; 0: none */
+	struct packet_sockets packets; /* of others */
+	int diag_fd;                   /* sock_diag */
+	struct foreign foreign;        /* which listeners are ours */
 	struct event *watch;
 };
 
@@ -142,6 +144,8 @@ void worker_watch_start(struct worker *w);
 void worker_watch_close(struct worker *w);
 /* What the guard says of the kernel, to health. */
 void worker_watch_state(struct worker *w, const struct guard_state *s);
+/* What the resolvers are by now, to health; for those who ask between two looks. */
+void worker_watch_resolvers(struct worker *w);
 /* The guard itself is lost. */
 void worker_watch_gone(struct worker *w);
 /* What the kernel let out or refused by itself, to the audit trail. */

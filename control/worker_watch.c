@@ -173,8 +173,10 @@ void worker_watch_flow(struct worker *w, const struct guard_flow *f)
 	audit_note(w->audit, &e, NULL);
 }
 
-static void watch_resolvers(struct worker *w)
+void worker_watch_resolvers(struct worker *w)
 {
+	if (!w->gate.dns)
+		return;
 	if (dns_gate_resolvers_alive(w->gate.dns) > 0)
 		health_ok(&w->health, HEALTH_RESOLVERS);
 	else
@@ -203,6 +205,19 @@ static void watch_listeners(struct worker *w)
 		worker_note(w, AUDIT_GUARD, REASON_INTERRUPTED, w->health.cause[HEALTH_LISTENERS]);
 }
 
+static void on_watch_packet_socket(const struct packet_socket *s, void *arg)
+{
+	char what[80];
+
+	if (s->uid == UINT32_MAX)
+		(void)snprintf(what, sizeof(what), "a packet socket was opened in the sandbox");
+	else
+		(void)snprintf(what, sizeof(what),
+			"a packet socket was opened in the sandbox by user %u", s->uid);
+	log_warn("worker", "%s: clear traffic can be read there", what);
+	worker_note(arg, AUDIT_GUARD, REASON_ALLOWED, what);
+}
+
 static bool watch_is_refused(const struct worker *w)
 {
 	return w->health.state[HEALTH_QUEUES] == HEALTH_FAILED ||
@@ -215,8 +230,10 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
 	struct worker_gate *g = &w->gate;
 	uint64_t now = clock_mono_ms();
 
-	watch_resolvers(w);
+	worker_watch_resolvers(w);
 	watch_listeners(w);
+	if (packet_sockets_look(&g->packets, g->diag_fd, on_watch_packet_socket, w) < 0)
+		log_debug("worker", "packet sockets cannot be seen");
 	if (g->red_until_ms != 0 && now >= g->red_until_ms) {
 		g->red_until_ms = 0;
 		if (g->applied)

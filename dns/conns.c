@@ -5,21 +5,17 @@
 
 #include <errno.h>
 #include <linux/inet_diag.h>
-#include <linux/netlink.h>
-#include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
-#include <unistd.h>
+
+#include "base/sock_diag.h"
 
 /* The states of reference 6.5. A UDP socket that is connected counts as established. */
 #define CONNS_TCP_STATES                                                                     \
 	(BIT(TCP_ESTABLISHED) | BIT(TCP_SYN_SENT) | BIT(TCP_SYN_RECV) | BIT(TCP_FIN_WAIT1) | \
 		BIT(TCP_FIN_WAIT2) | BIT(TCP_CLOSE_WAIT) | BIT(TCP_CLOSING) | BIT(TCP_LAST_ACK))
-#define CONNS_BUF (32 * 1024)
-
 /* What is asked for, and who is told. */
 struct conns_look {
 	conns_cb each;
@@ -27,23 +23,6 @@ struct conns_look {
 	void *arg;
 	uint8_t protocol;
 };
-
-struct conns_request {
-	struct nlmsghdr nlh;
-	struct inet_diag_req_v2 req;
-};
-
-int conns_open(void)
-{
-	struct timeval limit = {0, 50000};
-	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-
-	if (fd < 0)
-		return -errno;
-	/* Against the impossible. */
-	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-	return fd;
-}
 
 static struct netaddr conns_addr(const struct inet_diag_msg *m, const __be32 from[4])
 {
@@ -56,14 +35,13 @@ static struct netaddr conns_addr(const struct inet_diag_msg *m, const __be32 fro
 	return a;
 }
 
-static void conns_tell(struct nlmsghdr *nlh, const struct conns_look *l)
+static void on_conns_socket(const void *msg, size_t len, void *arg)
 {
-	const struct inet_diag_msg *m = NLMSG_DATA(nlh);
+	const struct inet_diag_msg *m = msg;
+	const struct conns_look *l = arg;
 	struct conns_listener found;
 	struct netaddr a;
 
-	if (nlh->nlmsg_len < NLMSG_LENGTH(sizeof(*m)))
-		return;
 	if (!l->listener) {
 		a = conns_addr(m, m->id.idiag_dst);
 		l->each(&a, l->arg);
@@ -76,33 +54,6 @@ static void conns_tell(struct nlmsghdr *nlh, const struct conns_look *l)
 	l->listener(&found, l->arg);
 }
 
-/* One datagram of the answer. 1: more follow. */
-static int conns_read(int fd, const struct conns_look *l)
-{
-	_Alignas(struct nlmsghdr) char buf[CONNS_BUF];
-	struct nlmsghdr *nlh = (struct nlmsghdr *)buf;
-	const struct nlmsgerr *e;
-	ssize_t n;
-	unsigned left;
-
-	do
-		n = recv(fd, buf, sizeof(buf), 0);
-	while (n < 0 && errno == EINTR);
-	if (n < 0)
-		return -errno;
-	for (left = (unsigned)n; NLMSG_OK(nlh, left); nlh = NLMSG_NEXT(nlh, left)) {
-		if (nlh->nlmsg_type == NLMSG_DONE)
-			return 0;
-		if (nlh->nlmsg_type == NLMSG_ERROR) {
-			e = NLMSG_DATA(nlh);
-			return nlh->nlmsg_len < NLMSG_LENGTH(sizeof(*e)) ? -EPROTO : e->error;
-		}
-		if (nlh->nlmsg_type == SOCK_DIAG_BY_FAMILY)
-			conns_tell(nlh, l);
-	}
-	return 1;
-}
-
 /* TCP_CLOSE is what a UDP socket is in that is not connected. */
 static uint32_t conns_states(const struct conns_look *l)
 {
@@ -111,24 +62,14 @@ static uint32_t conns_states(const struct conns_look *l)
 	return l->protocol == IPPROTO_TCP ? CONNS_TCP_STATES : BIT(TCP_ESTABLISHED);
 }
 
-static int conns_dump(int fd, int family, const struct conns_look *l)
+static int conns_dump(int fd, int family, struct conns_look *l)
 {
-	static const struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
-	struct conns_request r;
-	int ret;
+	const struct inet_diag_req_v2 req = {.sdiag_family = (uint8_t)family,
+		.sdiag_protocol = l->protocol,
+		.idiag_states = conns_states(l)};
+	int ret = sock_diag_dump(
+		fd, &req, sizeof(req), sizeof(struct inet_diag_msg), on_conns_socket, l);
 
-	memset(&r, 0, sizeof(r));
-	r.nlh.nlmsg_len = sizeof(r);
-	r.nlh.nlmsg_type = SOCK_DIAG_BY_FAMILY;
-	r.nlh.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
-	r.req.sdiag_family = (uint8_t)family;
-	r.req.sdiag_protocol = l->protocol;
-	r.req.idiag_states = conns_states(l);
-	if (sendto(fd, &r, sizeof(r), 0, (const struct sockaddr *)&kernel, sizeof(kernel)) < 0)
-		return -errno;
-	do
-		ret = conns_read(fd, l);
-	while (ret == 1);
 	return ret == -ENOENT ? 0 : ret; /* no such family or protocol */
 }
 

@@ -5,14 +5,12 @@
 #include "base/err.h"
 #include "base/netaddr.h"
 
-/* A netlink descriptor, or a negated errno. */
-CHECKED int conns_open(void);
-
 typedef void (*conns_cb)(const struct netaddr *remote, void *arg);
 
-/* Calls each for the remote end of every TCP connection that is open, opening or closing, but not
- * in TIME_WAIT, and of every connected UDP socket (QUIC), IPv4 and IPv6. The kernel answers within
- * the system calls: nothing is waited for. 0 or a negated errno, then it may be a part. */
+/* fd: of sock_diag_open. Calls each for the remote end of every TCP connection that is open,
+ * opening or closing, but not in TIME_WAIT, and of every connected UDP socket (QUIC), IPv4 and
+ * IPv6. The kernel answers within the system calls: nothing is waited for. 0 or a negated errno,
+ * then it may be a part. */
 CHECKED int conns_each(int fd, conns_cb each, void *arg);
 
 struct conns_listener {

@@ -12,6 +12,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/sock_diag.h"
 #include "dns/conns.h"
 #include "dns/forwarder.h"
 #include "dns/leases_int.h"
@@ -329,7 +330,7 @@ static void on_leases_tick(evutil_socket_t fd, short what, void *arg)
 void leases_renew_init(struct leases *l)
 {
 	TAILQ_INIT(&l->refreshes);
-	l->diag_fd = conns_open();
+	l->diag_fd = sock_diag_open();
 	if (l->diag_fd < 0)
 		log_warn("leases", "no sock_diag (%s): live connections do not renew leases",
 			err_text(l->diag_fd));

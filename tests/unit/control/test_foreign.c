@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/slice.h"
+#include "base/sock_diag.h"
 #include "control/foreign.h"
 
 static struct netaddr addr(const char *text)
@@ -71,7 +72,7 @@ static void test_only_loopback_and_wildcard_on_a_port_of_ours_count(void **state
 static void test_a_socket_of_others_is_found_and_ours_is_not(void **state)
 {
 	static const int types[] = {SOCK_STREAM, SOCK_DGRAM};
-	int diag = conns_open();
+	int diag = sock_diag_open();
 
 	if (diag < 0)
 		skip();
