@@ -8,7 +8,8 @@ PACKAGES_RUN=(gcc libc6-dev meson ninja-build pkg-config ca-certificates
 	libnftnl-dev libmnl-dev)
 PACKAGES_TEST=(clang-14 clang-tidy-14 clang-format-14 libclang-rt-14-dev llvm-14 libcmocka-dev
 	python3 python3-pip openssl nginx-light curl wget git iproute2 nftables procps strace
-	shellcheck socat jq libldns-dev bind9-dnsutils knot-dnsutils)
+	shellcheck socat jq libldns-dev bind9-dnsutils knot-dnsutils
+	unbound iodine dns2tcp net-tools)
 
 # Names from "$@" that are not installed, one a line.
 packages_missing()
