@@ -25,6 +25,13 @@
 #define FORWARDER_CASE_FAULTS_MAX 3
 #define FORWARDER_CASE_MS 600000
 #define FORWARDER_RANDOM 256
+/* While questions are open and no answer comes, a resolver is in doubt and gets a probe, which has
+ * so long. Together less than a second. A name about which a resolver that lives is silent costs a
+ * probe and no more. */
+#define FORWARDER_DOUBT_MS 400
+#define FORWARDER_LIMIT_MS 500
+/* While none lives, they are probed so often. */
+#define FORWARDER_SOON_MS 1000
 
 /* How the current resolver is asked. */
 enum forward_way {
@@ -46,6 +53,9 @@ struct forwarder_upstream {
 	struct channel udp[FORWARDER_CHANNELS];
 	struct channel tcp;
 	struct forward *probe;
+	size_t n_open;       /* questions that it has, without probes */
+	struct event *doubt; /* since its last answer, or since it was asked */
+	struct event *limit; /* of the probe of one in doubt */
 };
 
 struct forward {
@@ -75,6 +85,7 @@ struct forwarder {
 	struct dns_question probe;
 	uint32_t probe_interval_s;
 	struct event *probe_timer;
+	struct event *soon; /* the next probe while none lives */
 	bool closing;
 	size_t n;
 	struct forwarder_upstream v[UPSTREAMS_MAX];
@@ -86,6 +97,7 @@ struct forwarder {
 };
 
 static void forward_ask(struct forward *w);
+static void forwarder_doubt(struct forwarder_upstream *u);
 
 /* --- letters, ids --- */
 
@@ -235,6 +247,8 @@ static void forward_broken(struct forward *w, int status)
 		forward_ask(w);
 		return;
 	}
+	if (!w->only_one)
+		forwarder_doubt(w->upstream);
 	if (!w->only_one && w->done)
 		forwarder_complain(w->upstream, ares_strerror(status));
 	forward_next(w, status == ARES_ETIMEOUT ? -ETIMEDOUT : E_RESOLVE);
@@ -303,15 +317,42 @@ static void forward_take(struct forward *w, struct slice msg)
 	forward_tell(w, a);
 }
 
+static void forwarder_timer(struct event *e, unsigned ms)
+{
+	const struct timeval tv = {ms / 1000, (suseconds_t)(ms % 1000) * 1000};
+
+	(void)evtimer_add(e, &tv);
+}
+
+static void forwarder_asked(struct forwarder_upstream *u)
+{
+	u->n_open++;
+	if (u->owner->probe_interval_s > 0 && !evtimer_pending(u->doubt, NULL))
+		forwarder_timer(u->doubt, FORWARDER_DOUBT_MS);
+}
+
+static void forwarder_heard(struct forwarder_upstream *u, bool answer)
+{
+	u->n_open--;
+	if (u->n_open == 0)
+		(void)evtimer_del(u->doubt);
+	else if (answer && u->owner->probe_interval_s > 0)
+		forwarder_timer(u->doubt, FORWARDER_DOUBT_MS);
+}
+
 static void on_forward_answer(void *arg, int status, int timeouts, unsigned char *buf, int len)
 {
 	struct forward *w = arg;
 
 	w->channel->n_open--;
 	w->channel = NULL;
-	if (w->owner->closing)
+	if (w->owner->closing) {
 		forward_free(w);
-	else if (!buf)
+		return;
+	}
+	if (!w->only_one)
+		forwarder_heard(w->upstream, buf != NULL);
+	if (!buf)
 		forward_broken(w, status);
 	else
 		forward_take(w, slice_make((const char *)buf, (size_t)len));
@@ -340,6 +381,8 @@ static void forward_ask(struct forward *w)
 	}
 	w->channel = ch;
 	ch->n_open++;
+	if (!w->only_one)
+		forwarder_asked(u);
 	/* w may be gone after this. */
 	ares_send(ch->ares, buf, (int)len, on_forward_answer, w);
 	channel_touch(ch);
@@ -402,18 +445,31 @@ size_t forwarder_n(const struct forwarder *f)
 	return f->n;
 }
 
+static void forwarder_set_alive(struct forwarder_upstream *u, bool alive)
+{
+	struct forwarder *f = u->owner;
+	const bool was = u->alive;
+
+	u->alive = alive;
+	if (forwarder_n_alive(f) == 0 && !evtimer_pending(f->soon, NULL))
+		forwarder_timer(f->soon, FORWARDER_SOON_MS);
+	if (was == alive)
+		return;
+	if (alive)
+		log_info("dns", "[dns] upstream probe %s: answers again", u->text);
+	else if (forwarder_n_alive(f) == 0)
+		log_warn("dns", "no resolver answers: all of them are tried");
+}
+
 static void on_forwarder_probed(int err, struct dns_answer *answer, void *arg)
 {
 	struct forwarder_upstream *u = arg;
 
 	u->probe = NULL;
-	if (err != 0)
+	(void)evtimer_del(u->limit);
+	if (err != 0 && u->alive)
 		log_warn("dns", "[dns] upstream probe %s failed: %s", u->text, err_text(err));
-	else if (!u->alive)
-		log_info("dns", "[dns] upstream probe %s: answers again", u->text);
-	u->alive = err == 0;
-	if (err != 0 && forwarder_n_alive(u->owner) == 0)
-		log_warn("dns", "no resolver answers: all of them are tried");
+	forwarder_set_alive(u, err == 0);
 }
 
 static void forwarder_probe_one(struct forwarder_upstream *u)
@@ -428,6 +484,41 @@ static void forwarder_probe_one(struct forwarder_upstream *u)
 	u->probe = w;
 	forward_ask(w);
 	w->starting = false;
+}
+
+static void forwarder_doubt(struct forwarder_upstream *u)
+{
+	if (u->owner->probe_interval_s == 0 || !u->alive || evtimer_pending(u->limit, NULL))
+		return;
+	forwarder_timer(u->limit, FORWARDER_LIMIT_MS);
+	forwarder_probe_one(u);
+}
+
+static void on_forwarder_doubt(evutil_socket_t fd, short what, void *arg)
+{
+	forwarder_doubt(arg);
+}
+
+/* Its answer may still come: then it lives again. */
+static void on_forwarder_limit(evutil_socket_t fd, short what, void *arg)
+{
+	struct forwarder_upstream *u = arg;
+
+	if (u->alive)
+		log_warn("dns", "[dns] upstream probe %s: no answer within %d ms", u->text,
+			FORWARDER_LIMIT_MS);
+	forwarder_set_alive(u, false);
+}
+
+static void on_forwarder_soon(evutil_socket_t fd, short what, void *arg)
+{
+	struct forwarder *f = arg;
+
+	if (forwarder_n_alive(f) > 0)
+		return;
+	for (size_t i = 0; i < f->n; i++)
+		forwarder_probe_one(&f->v[i]);
+	forwarder_timer(f->soon, FORWARDER_SOON_MS);
 }
 
 static void on_forwarder_probe(evutil_socket_t fd, short what, void *arg)
@@ -451,6 +542,9 @@ static int forwarder_upstream_init(
 
 	u->owner = f;
 	u->alive = true;
+	u->doubt = evtimer_new(f->base, on_forwarder_doubt, u);
+	u->limit = evtimer_new(f->base, on_forwarder_limit, u);
+	REQUIRE(u->doubt && u->limit);
 	u->one.n = 1;
 	u->one.v[0] = config->upstreams->v[i];
 	netaddr_text(&u->one.v[0].addr, addr);
@@ -472,7 +566,8 @@ static int forwarder_probe_init(
 			SLICE_FMT(config->probe_name));
 	f->probe.type = f->probe.name.len == 1 ? DNS_NS : DNS_A;
 	f->probe_timer = evtimer_new(f->base, on_forwarder_probe, f);
-	REQUIRE(f->probe_timer);
+	f->soon = evtimer_new(f->base, on_forwarder_soon, f);
+	REQUIRE(f->probe_timer && f->soon);
 	if (f->probe_interval_s > 0)
 		evtimer_add(f->probe_timer, &at_once);
 	return 0;
@@ -524,8 +619,16 @@ void forwarder_free(struct forwarder *f)
 	/* The analyzer does not see that forward_free takes it off the list. */
 	while ((w = LIST_FIRST(&f->open)))
 		forward_free(w); /* NOLINT(clang-analyzer-unix.Malloc) */
+	for (i = 0; i < f->n; i++) {
+		if (f->v[i].doubt)
+			event_free(f->v[i].doubt);
+		if (f->v[i].limit)
+			event_free(f->v[i].limit);
+	}
 	if (f->probe_timer)
 		event_free(f->probe_timer);
+	if (f->soon)
+		event_free(f->soon);
 	ares_library_cleanup();
 	free(f);
 }

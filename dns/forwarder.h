@@ -38,6 +38,8 @@ struct forward *forward_start(
 	struct forwarder *f, const struct dns_question *q, forward_cb done, void *arg);
 void forward_cancel(struct forward *w);
 
-/* How many resolvers answered the last probe, and how many there are. All, before the first. */
+/* How many resolvers answered the last probe, and how many there are. All, before the first. A
+ * resolver that refuses, or is silent while it has questions, is probed at once, and counts as dead
+ * within a second; while none lives they are probed every second. */
 size_t forwarder_n_alive(const struct forwarder *f);
 size_t forwarder_n(const struct forwarder *f);
