@@ -10,35 +10,35 @@ import bypass_live as live  # noqa: E402
 import sidecarbed  # noqa: E402
 
 
-def case_names(bed):
-    bypass.battery(bed, ["dns"], 50)
+def case_all_names(bed):
+    bypass.battery(bed, ["dns"], 70)
 
 
-def case_http(bed):
-    bypass.battery(bed, ["web"], 120)
+def case_all_http(bed):
+    bypass.battery(bed, ["web"], 210)
 
 
-def case_tls(bed):
+def case_all_tls(bed):
     bypass.battery(bed, ["tls"], 40)
 
 
-def case_addresses(bed):
+def case_all_addresses(bed):
     bypass.battery(bed, ["guard-addresses"], 30)
 
 
-def case_rights(bed):
+def case_all_rights(bed):
     bypass.battery(bed, ["guard-rights"], 6)
 
 
-def case_forged(bed):
+def case_all_forged(bed):
     bypass.battery(bed, ["guard-forged"], 20)
 
 
-def case_packets(bed):
+def case_all_packets(bed):
     bypass.battery(bed, ["guard-packets"], 30)
 
 
-def case_devices(bed):
+def case_all_devices(bed):
     bypass.battery(bed, ["guard-devices"], 15)
 
 
@@ -58,6 +58,10 @@ def case_dns2tcp_moves_nothing(bed):
 
 def case_users_cgroups_and_namespaces(bed):
     live.held(bed, live.users, "users")
+
+
+def case_cgroup_one(bed):
+    live.held(bed, live.cgroup_one, "cgroup id 1", own_cgroup=False)
 
 
 def case_families(bed):

@@ -133,6 +133,9 @@ def through(bed, sight, token, mark, answer):
         return 1 if answer else 0
     if sight == "wire":
         return bed.tap.has(lambda d: low in d.lower())
+    if sight.startswith("toward-"):
+        addr = socket.inet_pton(socket.AF_INET6, bypass_rows.FORMS[sight.removeprefix("toward-")])
+        return bed.tap.has(lambda d: d[38:54] == addr)
     if sight == "flow-evil":
         return bed.tap.has(lambda d: d[23] == TCP and d[30:34] == EVIL_BYTES[0] or
                            d[20] == TCP and d[38:54] == EVIL_BYTES[1])

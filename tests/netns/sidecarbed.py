@@ -366,14 +366,15 @@ class Bed(guardbed.Bed):
         env.update({k: v for k, v in more.items() if v is not None})
         return {k: v for k, v in env.items() if k not in more or more[k] is not None}
 
-    def launch(self, **more):
-        """Starts the program and does not wait."""
+    def launch(self, own_cgroup=True, **more):
+        """Starts the program and does not wait. own_cgroup False: it sees the root of all."""
         self.logs += 1
         env = self.settings(**more)
         self.audit, self.log = env["EGRESS_AUDIT"], self.path(f"egress-{self.logs}.log")
 
         def enter():
-            self.enter_cgroup()
+            if own_cgroup:
+                self.enter_cgroup()
             call("unshare", CLONE_NEWNS)
             self.mount_cgroup()
             libc.prctl(1, signal.SIGKILL, 0, 0, 0)
