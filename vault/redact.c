@@ -19,6 +19,8 @@
  * entry a bit. */
 #define REDACT_SPARSE 16
 #define REDACT_SPARSE_BITS 256
+/* With this part of the shift table in use, four leaps together mostly come true. */
+#define REDACT_LEAP_SHARE 8
 /* A table takes at most this part of the memory that all revisions and streams share. */
 #define REDACT_SHARE 16
 
@@ -146,28 +148,36 @@ static uint8_t *redact_sparse_new(struct secmem *mem, unsigned int *bits, unsign
 	return p;
 }
 
+static bool redact_is_sparse(const struct redact_table *t)
+{
+	size_t used = 0;
+
+	for (size_t i = 0; i < (size_t)1 << t->shift_bits; i++)
+		used += t->shift[i] != REDACT_BLOCKS;
+	return used <= ((size_t)1 << t->shift_bits) / REDACT_LEAP_SHARE;
+}
+
 static int redact_compile_whole(struct redact_table *t)
 {
-	const size_t blocks = REDACT_WINDOW - REDACT_BLOCK + 1;
-
 	if (t->whole.n == 0)
 		return 0;
-	t->shift_bits = redact_bits_for(t->whole.n * blocks * REDACT_SPARSE);
+	t->shift_bits = redact_bits_for(t->whole.n * REDACT_BLOCKS * REDACT_SPARSE);
 	t->shift = redact_sparse_new(t->mem, &t->shift_bits, 1);
 	if (!t->shift)
 		return E_FULL;
-	memset(t->shift, (int)blocks, (size_t)1 << t->shift_bits);
+	memset(t->shift, REDACT_BLOCKS, (size_t)1 << t->shift_bits);
 	for (size_t i = 0; i < (size_t)1 << t->whole.bits; i++) {
 		for (const struct redact_form *f = t->whole.heads[i]; f; f = f->next) {
-			for (size_t at = 0; at < blocks; at++) {
+			for (size_t at = 0; at < REDACT_BLOCKS; at++) {
 				uint32_t h = redact_hash(redact_load(f->text + at), t->shift_bits);
-				size_t left = blocks - 1 - at;
+				size_t left = REDACT_BLOCKS - 1 - at;
 
 				if (left < t->shift[h])
 					t->shift[h] = (uint8_t)left;
 			}
 		}
 	}
+	t->sparse = redact_is_sparse(t);
 	return 0;
 }
 

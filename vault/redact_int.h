@@ -6,6 +6,8 @@
 
 #define REDACT_WINDOW 16 /* bytes of a form that the shift table looks at */
 #define REDACT_BLOCK 4   /* bytes that are hashed together */
+/* Blocks in a window. How far it moves when its last one is in no form. */
+#define REDACT_BLOCKS (REDACT_WINDOW - REDACT_BLOCK + 1)
 
 /* What bytes a form is made of decides how much of a text is held back for it. See
  * redact_stream.c. */
@@ -49,6 +51,7 @@ struct redact_table {
 	struct redact_lists whole;
 	uint8_t *shift;
 	unsigned int shift_bits;
+	bool sparse; /* few blocks of other texts are taken for one of a form */
 	/* Shorter ones. first: a bit for each hash of a block that a form begins with. */
 	struct redact_lists brief;
 	uint8_t *first;

@@ -67,6 +67,25 @@ static void test_every_form_at_every_offset_in_any_case(void **state)
 	}
 }
 
+/* Where nothing is near the search takes several steps at once. */
+static void test_long_texts_with_one_form_and_with_none(void **state)
+{
+	char text[TEXT_MAX];
+	struct bed b;
+
+	bed_open_key(&b, "sixteen-bytes-xy");
+	memset(text, 'q', sizeof(text));
+	for (size_t len = 1; len < 300; len++)
+		check_text(&b, text, len);
+	for (size_t at = 0; at < 240; at++) {
+		memset(text, 'q', sizeof(text));
+		memcpy(text + at, "sixteen-bytes-xy", 16);
+		for (size_t behind = 0; behind < 60; behind += 1 + behind / 4)
+			check_text(&b, text, at + 16 + behind);
+	}
+	bed_close(&b);
+}
+
 static void test_near_misses_stay(void **state)
 {
 	char text[TEXT_MAX], got[TEXT_MAX];
@@ -321,6 +340,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_form_at_every_offset_in_any_case),
+		cmocka_unit_test(test_long_texts_with_one_form_and_with_none),
 		cmocka_unit_test(test_near_misses_stay),
 		cmocka_unit_test(test_only_letters_have_two_cases),
 		cmocka_unit_test(test_overlapping_and_adjacent_matches_are_covered_whole),
