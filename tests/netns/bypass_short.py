@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A part of the ways round the sidecar, for every ./test; all of them are in tests/long/bypass_all.py.
 
-Names of rows are those of guard_attacks.py and bypass_rows.py; the library is bypass.py.
+Names of rows are those of guard_attacks.py and bypass_rows.py; the library is bypass.py; `--list` is
+guardbed.py's.
 """
 import os
 import sys
