@@ -17,7 +17,7 @@
 /* However soon a loss is mended: whoever asks ten times a second must not miss it. */
 #define WATCH_SEEN_MS 1000
 /* What refuses a part may go away: somebody else's AF_XDP socket, or a device full of hooks. */
-#define WATCH_REFUSED_MS 5000
+#define WATCH_REFUSED_MS 2000
 
 static enum guard_status watch_status(const struct guard_state *s, enum guard_part p)
 {
