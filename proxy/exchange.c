@@ -154,6 +154,39 @@ void exchange_refuse(struct exchange *ex, enum reason reason, const char *detail
 	reply_send(ex);
 }
 
+/* Whether the policy of now lets this request go where it goes. What it asks there was judged when
+ * it began, but for leave to write, which may have been taken back. */
+static enum reason exchange_reach(const struct exchange *ex, struct admission *now)
+{
+	const struct proxy_config *c = &ex->px->config;
+
+	admit_connect(c, &ex->target, now);
+	now->write = now->write || ex->admission.write;
+	if (!now->allow || !ex->has_addr)
+		return now->reason;
+	return admit_address(c, c->policy, &ex->target, now, &ex->addr);
+}
+
+void exchange_rejudge(struct exchange *ex)
+{
+	struct admission now;
+	enum reason r;
+
+	if (ex->state == EXCHANGE_NEW || ex->state == EXCHANGE_DONE)
+		return;
+	r = exchange_reach(ex, &now);
+	if (!reason_allows(r)) {
+		exchange_refuse(ex, ex->state == EXCHANGE_RESPONSE ? REASON_POLICY_CHANGED : r,
+			"the policy has changed");
+		return;
+	}
+	/* An address that is yet to come is judged by this one. */
+	ex->admission.verdict = now.verdict;
+	policy_unref(ex->policy);
+	ex->policy = policy_ref(ex->px->config.policy);
+	exchange_set_rule(ex);
+}
+
 void exchange_abort(struct exchange *ex, enum reason reason)
 {
 	exchange_drop_upstream(ex);

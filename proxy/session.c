@@ -278,6 +278,8 @@ void session_rejudge(struct session *s)
 	/* The bytes behind CONNECT may come yet, and s->connect names a rule of the old policy. */
 	if (s->has_pinned)
 		admit_connect(&s->px->config, &s->pinned, &s->connect);
+	if (s->h1.ex)
+		exchange_rejudge(s->h1.ex);
 }
 
 void session_tunnel(struct session *s)

@@ -29,7 +29,7 @@
 #   model git          .test, also api.model.test: write hosts; all paths answered by tools/origin.py
 #   gitread npm pypi cargo      .test: what their clients read. gitread: the same repositories
 #   bad                .test: a certificate that nobody trusts
-# git.test and gitread.test serve BED_GIT/*.git below /git/. read.test also has /app/ of origin.py.
+# git.test and gitread.test serve BED_GIT/*.git below /git/. read.test and two.test also have /app/ of origin.py.
 #   bed_ip NAME        its address
 #   mark               forget what the logs (origins, audit) hold; called before each case
 #   origin_lines NAME  what NAME got since: `METHOD scheme://host/uri STATUS`
@@ -294,7 +294,7 @@ nginx_server()
 	place="root $BED/www/$name;"
 	case $name in
 	model | git | gitread) place="location / { $BED_PASS }" ;;
-	read) place+=" location /app/ { rewrite ^/app(/.*) \$1 break; $BED_PASS }" ;;
+	read | two) place+=" location /app/ { rewrite ^/app(/.*) \$1 break; $BED_PASS }" ;;
 	esac
 	cat <<-TEXT
 		server {

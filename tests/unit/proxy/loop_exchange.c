@@ -627,10 +627,76 @@ static void test_slow_origin_holds_the_client_back(void **state)
 	peer_expect(bed, &client, OK_HI);
 }
 
+static void change_policy(const char *rules)
+{
+	bed_set_policy(bed, false, rules);
+	bed_configure(bed);
+	bed_turn(bed);
+}
+
+static void test_change_of_policy_before_the_answer_is_answered(void **state)
+{
+	open_get();
+	change_policy("deny origin.test");
+	peer_expect_head(bed, &client, "HTTP/1.1 403 blocked\r\n");
+	peer_expect_end(bed, &origin);
+	bed_close(bed);
+	assert_int_equal(bed_n_lines(bed), 1);
+	BED_LINE(bed, 0, "\"reason\":\"denied\"", "\"verdict\":\"blocked\"", "\"status\":403");
+}
+
+static void test_change_of_policy_cuts_an_answer(void **state)
+{
+	open_get();
+	peer_send(bed, &origin, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhi");
+	peer_expect(bed, &client, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhi");
+	change_policy("deny 127.0.0.0/8");
+	peer_receive(&client);
+	assert_true(client.ended || client.broken);
+	peer_expect_end(bed, &origin);
+	bed_close(bed);
+	assert_int_equal(bed_n_lines(bed), 1);
+	BED_LINE(bed, 0, "\"reason\":\"policy_changed\"", "\"verdict\":\"failed\"",
+		"\"status\":200", "\"down\":2");
+}
+
+/* Leave to write is taken back: an upload ends, although its host may be reached. */
+static void test_change_of_write_hosts_ends_an_upload(void **state)
+{
+	bed->config.read_only = true;
+	bed->config.extra_ports[bed->config.n_extra_ports++] = bed->port;
+	bed_set_write_hosts(bed, "origin.test");
+	bed_configure(bed);
+	open_post("Content-Length: 9\r\n");
+	bed_set_write_hosts(bed, "");
+	bed_configure(bed);
+	peer_expect_head(bed, &client, "HTTP/1.1 403 blocked\r\n");
+	peer_receive(&origin);
+	assert_true(origin.ended || origin.broken);
+}
+
+static void test_other_exchanges_outlive_a_change_of_policy(void **state)
+{
+	open_get();
+	change_policy("deny other.test");
+	peer_send(bed, &origin, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhi");
+	peer_expect(bed, &client, "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nhi");
+	change_policy("deny a.test");
+	peer_send(bed, &origin, "ho");
+	peer_expect(bed, &client, "ho");
+	bed_close(bed);
+	assert_int_equal(bed_n_lines(bed), 1);
+	BED_LINE(bed, 0, "\"reason\":\"allowed\"", "\"rule\":\"rule 3: allow *.test\"");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		T(test_change_of_policy_before_the_answer_is_answered),
+		T(test_change_of_policy_cuts_an_answer),
+		T(test_change_of_write_hosts_ends_an_upload),
+		T(test_other_exchanges_outlive_a_change_of_policy),
 		T(test_request_and_answer),
 		T(test_connection_is_kept_and_used_again),
 		T(test_pipelined_requests_are_answered_in_order),
