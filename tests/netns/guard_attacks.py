@@ -175,6 +175,18 @@ probe("reversed-spoof-icmp", """
 raw(ip({evil!r}, {good!r}, {icmp}, icmp({evil!r}, {good!r}, {echo}, 0, b'\\0\\7\\0\\1')), {good!r})
 raw(ip({good!r}, {evil!r}, {icmp}, icmp({good!r}, {evil!r}, {echo_reply}, 0, b'\\0\\7\\0\\1' + T)), {evil!r})""")
 probe("foreign-source-to-allowed", "raw(ip({evil!r}, {good!r}, 17, udp({evil!r}, {good!r}, 1, 5000, T)), {good!r})")
+probe("transparent-source-to-allowed", """
+s = socket.socket(socket.AF_INET6 if {f} == 6 else socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(*((41, 75, 1) if {f} == 6 else (0, 19, 1)))
+s.bind(({evil!r}, 6020))
+s.sendto(T, ({good!r}, 5000))""")
+probe("free-source-to-allowed", """
+s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+s.setsockopt(41, 78, 1)
+s.bind(({evil!r}, 6021))
+s.sendto(T, ({good!r}, 5000))""", "nobody", families=(6,))
+probe("header-not-where-it-is-routed", "raw(ip({src!r}, {evil!r}, 17, udp({src!r}, {evil!r}, 6022, 5000, T)), {good!r})")
+probe("header-not-where-it-is-routed-by-lo", "raw(ip({good!r}, {evil!r}, 17, udp({good!r}, {evil!r}, 6023, 5000, T)), '::1')", families=(6,))
 probe("resolver-port-taken", "send_udp({evil!r}, 53, T, sport={own_port})", "nobody")
 probe("segment-into-our-flow", "raw(ip({src!r}, {evil!r}, 6, tcp({src!r}, {evil!r}, {live_port}, 5000, 24, T, {seq}, {ack})), {evil!r})")
 probe("reset-into-our-flow", "raw(ip({src!r}, {evil!r}, 6, tcp({src!r}, {evil!r}, {live_port}, 5000, 20, T, {seq}, {ack})), {evil!r})")
@@ -205,6 +217,21 @@ for proto in (2, 4, 33, 41, 47, 50, 51, 103, 132, 136, 255):
     probe(f"protocol-{proto}", f"raw(ip({{src!r}}, {{good!r}}, {proto}, T * 4), {{good!r}})", families=(4, 6) if proto in (33, 41, 47, 50, 132) else (4,))
 for what, kind in (("router-solicitation", 133), ("neighbour-solicitation", 135), ("neighbour-advertisement", 136)):
     probe(what, f"raw(ip({{src!r}}, {{evil!r}}, 58, icmp({{src!r}}, {{evil!r}}, {kind}, 0, b'\\0' * 4 + p6({{evil!r}}) + T)), {{evil!r}})", families=(6,))
+# What the kernel itself sends to the link, with a text that somebody without any right chose.
+# The kernel repeats itself, so what is looked for is this attempt's own.
+probe("group-joined", """
+s = socket.socket(socket.AF_INET6 if {f} == 6 else socket.AF_INET, socket.SOCK_DGRAM)
+if {f} == 6:
+    s.setsockopt(41, 20, b"\\xff\\x1e" + T[:11] + bytes(3) + struct.pack("I", socket.if_nametoindex("wan")))
+else:
+    s.setsockopt(0, 35, b"\\xef" + T[1:4] + p4({src!r}))
+time.sleep(0.1)""", "nobody", lambda d, w: b"\xff\x1e" + w["token"][:11] in d if w["f"] == 6 else d[23] == 2 and b"\xef" + w["token"][1:4] in d)
+probe("neighbour-asked-for", """
+try:
+    send_udp(f"198.18.91.{{T[1]}}" if {f} == 4 else socket.inet_ntop(socket.AF_INET6, p6("fd00:198:91::")[:8] + T[:8]), 5000, b"x")
+except OSError:
+    pass
+time.sleep(0.1)""", "nobody", lambda d, w: d[12:14] == b"\x08\x06" and d[38:42] == bytes((198, 18, 91, w["token"][1])) if w["f"] == 4 else d[20] == 58 and d[54:55] == b"\x87" and d[62:78].endswith(w["token"][:8]))
 probe("neighbour-poisoned", "raw(ip({src!r}, {router!r}, 58, icmp({src!r}, {router!r}, 136, 0, b'\\x20\\0\\0\\0' + p6({src!r}) + T)), {router!r})", families=(6,))
 # Past the rules: devices.
 GROUP = "devices"
@@ -222,6 +249,32 @@ for what, kind in (("any", 0x88b5), ("mpls", 0x8847), ("pppoe", 0x8864), ("llc",
 probe("packet-socket-dgram", """
 s = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM)
 s.sendto(ip({src!r}, {evil!r}, 17, udp({src!r}, {evil!r}, 6013, 5000, T)), ('wan', {ether}, 0, 0, {mac!r}))""")
+probe("packet-socket-past-the-queue", """
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+s.setsockopt(263, 20, 1)
+s.bind(('wan', 0))
+s.send({mac!r} + b'\\x02\\0\\0\\0\\0\\1' + struct.pack('!H', {ether}) + ip({src!r}, {evil!r}, 17, udp({src!r}, {evil!r}, 6024, 5000, T)))""")
+probe("packet-socket-with-offload-header", """
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+s.setsockopt(263, 15, 1)
+s.bind(('wan', 0))
+s.send(bytes(10) + {mac!r} + b'\\x02\\0\\0\\0\\0\\1' + struct.pack('!H', {ether}) + ip({src!r}, {evil!r}, 17, udp({src!r}, {evil!r}, 6025, 5000, T)))""")
+probe("packet-socket-ring", """
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+s.setsockopt(263, 10, 1)
+s.setsockopt(263, 13, struct.pack('IIII', 4096, 1, 2048, 2))
+s.bind(('wan', 0))
+data = {mac!r} + b'\\x02\\0\\0\\0\\0\\1' + struct.pack('!H', {ether}) + ip({src!r}, {evil!r}, 17, udp({src!r}, {evil!r}, 6026, 5000, T))
+ring = mmap.mmap(s.fileno(), 4096)
+ring[32:32 + len(data)] = data
+ring[4:8] = struct.pack('I', len(data))
+ring[0:4] = struct.pack('I', 1)
+s.send(b'')""", "once")
+probe("packet-socket-on-lo-past-the-queue", """
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+s.setsockopt(263, 20, 1)
+s.bind(('lo', 0))
+s.send(b'\\0' * 12 + struct.pack('!H', {ether}) + ip({good!r}, {evil!r}, 17, udp({good!r}, {evil!r}, 6027, 5000, T)))""")
 probe("packet-socket-on-lo-forwarded", "frame('lo', {ether}, ip({good!r}, {evil!r}, 17, udp({good!r}, {evil!r}, 6014, 5000, T)), b'\\0' * 6)")
 probe("xdp-on-the-device", "xdp('wan', {mac!r} + b'\\x02\\0\\0\\0\\0\\1' + struct.pack('!H', {ether}) + ip({src!r}, {evil!r}, 17, udp({src!r}, {evil!r}, 6015, 5000, T)))", "once")
 probe("xdp-on-lo-forwarded", "xdp('lo', b'\\0' * 12 + struct.pack('!H', {ether}) + ip({good!r}, {evil!r}, 17, udp({good!r}, {evil!r}, 6016, 5000, T)))", "once")
@@ -284,6 +337,7 @@ result = [live.getsockname()[1], left]
         """One probe: (frames that left, what the sandbox was told)."""
         _, f, user, code, seen, _ = row
         where, agent = self.where(f, code), self.agent(user)
+        where["token"] = token
         self.bed.tap.clear()
         try:
             agent.do(f"T = {token!r}\n" + code.format(**where))
