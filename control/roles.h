@@ -72,14 +72,15 @@ enum role {
  *        a random name. The answer is SAVE with a code: 0 or a negated errno. One at a time.
  * COMMIT from the worker: rename what was saved. The answer is COMMIT with a code.
  * DISCARD from the worker: remove what was saved, as the worker's end does. No answer.
- * GUARD  to the worker: another guard was started, GUARD is the way to it.
- * PROBE  from the worker: try, as a user who has no rights here, whether the rules hold
- *        (control/probe.h); its code says what to try. The answer is PROBE with what was found.
- * CA     to the worker: the CA certificate is where clients look for it (code 0), or cannot be put
- *        there (a negated errno). Sent when it changes.
- * STOP   to the worker: as SIGTERM. No new connections; end what is open; exit 0 within 8 s.
- * READY  from the worker: it serves. After this its death is answered by a restart at once.
- * ROTATE from the worker: the audit file has reached its size. */
+ * GUARD  to the worker: another guard was started, GUARD is the way to it. From the worker: the
+ *        guard with this number is lost to it, and is to be ended if it still runs. The one of
+ * START is number 1, each of these messages brings the next. PROBE  from the worker: try, as a user
+ * who has no rights here, whether the rules hold (control/probe.h); its code says what to try. The
+ * answer is PROBE with what was found. CA     to the worker: the CA certificate is where clients
+ * look for it (code 0), or cannot be put there (a negated errno). Sent when it changes. STOP   to
+ * the worker: as SIGTERM. No new connections; end what is open; exit 0 within 8 s. READY  from the
+ * worker: it serves. After this its death is answered by a restart at once. ROTATE from the worker:
+ * the audit file has reached its size. */
 #define CONTROL_TABLE(X)      \
 	X(START, "start")     \
 	X(RELOAD, "reload")   \

@@ -123,6 +123,8 @@ static void supervisor_on_message(struct supervisor *s)
 		supervisor_vault_taken(s);
 	} else if (ret == 0 && type == CONTROL_PROBE && s->guard.program >= 0) {
 		supervisor_probe_start(s, code);
+	} else if (ret == 0 && type == CONTROL_GUARD && s->guard.program >= 0) {
+		supervisor_guard_lost(s, code);
 	} else if (ret == 0 && supervisor_on_save(s, type)) {
 		/* answered */
 	} else {

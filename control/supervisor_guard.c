@@ -151,6 +151,7 @@ void supervisor_guard_start(struct supervisor *s)
 	if (g->program < 0)
 		return;
 	guard_kill(g);
+	g->number = 1;
 	supervisor_guard_handed(s);
 	ret = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, worker) < 0 ? -errno : 0;
 	if (ret == 0) {
@@ -199,14 +200,26 @@ uint64_t supervisor_guard_due(const struct supervisor *s)
 								       : UINT64_MAX;
 }
 
+void supervisor_guard_lost(const struct supervisor *s, int number)
+{
+	/* Dead already, or replaced meanwhile. */
+	if (s->guard.pid <= 0 || number != s->guard.number)
+		return;
+	log_error("supervisor", "guard %d: the worker has lost it: it is ended", (int)s->guard.pid);
+	(void)kill(s->guard.pid, SIGKILL);
+}
+
 void supervisor_guard_again(struct supervisor *s)
 {
 	struct roles sent;
+	const int before = s->guard.number;
 
 	supervisor_guard_start(s);
+	s->guard.number = s->roles.fd[ROLE_GUARD] >= 0 ? before + 1 : before;
 	roles_init(&sent);
 	sent.fd[ROLE_GUARD] = s->roles.fd[ROLE_GUARD];
-	supervisor_tell(s, CONTROL_GUARD, &sent);
+	if (sent.fd[ROLE_GUARD] >= 0)
+		supervisor_tell(s, CONTROL_GUARD, &sent);
 	supervisor_guard_handed(s);
 }
 

@@ -19,6 +19,7 @@ struct supervisor_guard {
 	pid_t pid;               /* 0: none */
 	int held[GUARD_XSK_MAX]; /* its AF_XDP sockets: a queue stays ours while it is restarted */
 	size_t n_held;
+	int number;          /* of this one, among those that this worker was given */
 	uint64_t started_at; /* clock_mono_ms */
 	uint64_t restart_at; /* used while there is none */
 	uint32_t backoff_ms;
@@ -108,6 +109,8 @@ void supervisor_guard_end(struct supervisor *s, int status);
 /* When another one is due: clock_mono_ms, UINT64_MAX for never. Then: starts it. */
 uint64_t supervisor_guard_due(const struct supervisor *s);
 void supervisor_guard_again(struct supervisor *s);
+/* The worker has given up the guard with this number; see GUARD in roles.h. */
+void supervisor_guard_lost(const struct supervisor *s, int number);
 /* The worker asks whether the rules hold for others (PROBE). */
 void supervisor_probe_start(struct supervisor *s, int code);
 /* The prober was reaped. */

@@ -21,7 +21,11 @@ static void on_closed_applied(int err, void *arg)
 
 static void on_closed_lost(void *arg)
 {
+	const struct worker *w = arg;
+
 	log_error("worker", "closed, and the guard is gone");
+	if (control_send_code(w->control_fd, CONTROL_GUARD, w->gate.n_guards) < 0)
+		log_error("worker", "the supervisor cannot be told");
 }
 
 static void closed_guard(struct worker *w, int *fd)
@@ -33,6 +37,7 @@ static void closed_guard(struct worker *w, int *fd)
 
 	guard_client_free(w->gate.guard);
 	w->gate.guard = guard_client_new(w->base, *fd, &events, w);
+	w->gate.n_guards++;
 	*fd = -1;
 	ruleset_init(&r, &o);
 	if (!guard_apply_start(w->gate.guard, &r, on_closed_applied, w))

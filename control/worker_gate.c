@@ -309,6 +309,7 @@ static void gate_attach(struct worker *w, int fd)
 		.lost = on_gate_lost, .flow = on_gate_flow, .state = on_gate_state};
 
 	w->gate.guard = guard_client_new(w->base, fd, &events, w);
+	w->gate.n_guards++;
 }
 
 void worker_gate_guard(struct worker *w, int fd)

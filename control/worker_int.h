@@ -34,6 +34,7 @@ struct worker_meta {
 /* What the modes dns and dns+nft have beside the proxy; all zero in mode proxy. */
 struct worker_gate {
 	struct guard_client *guard; /* a lost one stays until the supervisor brings another */
+	int n_guards;               /* that we were given */
 	struct dns_gate *dns;
 	struct devices devices;
 	uint64_t cgroup_id; /* 0: cgroups do not tell our sockets */

@@ -114,6 +114,9 @@ void worker_watch_gone(struct worker *w)
 		"the guard is gone (CAP_NET_ADMIN, nf_tables? its log says why)");
 	worker_note(w, AUDIT_GUARD, REASON_INTERRUPTED, "the guard is gone");
 	w->gate.red_until_ms = clock_mono_ms() + WATCH_SEEN_MS;
+	/* It may be there and not answer. */
+	if (control_send_code(w->control_fd, CONTROL_GUARD, w->gate.n_guards) < 0)
+		log_error("worker", "the supervisor cannot be told");
 }
 
 void worker_watch_state(struct worker *w, const struct guard_state *s)
