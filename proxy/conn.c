@@ -265,6 +265,7 @@ int conn_flush(struct conn *c)
 		conn_release_scratch(io);
 	if (io->out_owner == c)
 		conn_release_out(io);
+	conn_spare(c);
 	if (c->error)
 		return c->error;
 	return conn_backlogged(c) ? -EAGAIN : 0;
@@ -374,6 +375,32 @@ void conn_set_tls(struct conn *c, SSL *ssl)
 	io_attach(c->io, ssl, c);
 }
 
+/* Each byte that was read is wiped. When TLS frees a buffer of itself it wipes all 16 KiB once
+ * more, for an answer of 1 KiB, too. So it keeps its buffers, and they are freed without that. */
+void conn_set_keyed(struct conn *c, bool keyed)
+{
+	c->keyed = keyed;
+	if (!keyed || !c->ssl || c->wipes)
+		return;
+	c->wipes = true;
+	SSL_set_options(c->ssl, SSL_OP_CLEANSE_PLAINTEXT);
+	SSL_clear_mode(c->ssl, SSL_MODE_RELEASE_BUFFERS);
+}
+
+void conn_spare(struct conn *c)
+{
+	uint64_t options;
+
+	/* In the middle of a record OpenSSL before 3.0.14 frees what it still needs
+	 * (CVE-2024-4741). */
+	if (!c->wipes || !c->whole || SSL_has_pending(c->ssl))
+		return;
+	options = SSL_get_options(c->ssl);
+	SSL_clear_options(c->ssl, SSL_OP_CLEANSE_PLAINTEXT);
+	SSL_free_buffers(c->ssl);
+	SSL_set_options(c->ssl, options);
+}
+
 /* Keeps the text of a failure, and empties OpenSSL's queue, which the next call would trip over. */
 static void conn_tls_failed(struct conn *c)
 {
@@ -430,8 +457,10 @@ ssize_t conn_read(struct conn *c, char *buf, size_t len)
 	int n;
 
 	/* nothing new since the last short read: not worth asking TLS */
-	if (c->drained && !conn_buffered(c))
+	if (c->drained && !conn_buffered(c)) {
+		conn_spare(c);
 		return -EAGAIN; /* a failure of the socket makes an event of its own */
+	}
 	if (!c->ssl) {
 		ssize_t got;
 
@@ -441,6 +470,7 @@ ssize_t conn_read(struct conn *c, char *buf, size_t len)
 		return got == 0 ? E_EOF : got;
 	}
 	n = SSL_read(c->ssl, buf, (int)len);
+	c->whole = n > 0;
 	if (n > 0)
 		return n;
 	switch (SSL_get_error(c->ssl, n)) {

@@ -36,6 +36,8 @@ struct conn {
 	bool bad_certificate; /* it was the origin's certificate */
 	int error;            /* first failure of the socket, sticky */
 	bool keyed;      /* what is written may hold a key: scratch is wiped when it has gone */
+	bool wipes;      /* TLS wipes what was read, and keeps its buffers until conn_spare */
+	bool whole;      /* TLS is at the end of a record, as far as it read */
 	bool connecting; /* on_drained will tell that connect() is through */
 	bool reading;    /* read_event is on */
 	bool drained;    /* the last recv came back short: not tried again before the next event */
@@ -79,6 +81,11 @@ void conn_unread(struct conn *c, struct slice bytes);
 bool conn_clean_end(const struct conn *c);
 /* Bytes were received that conn_read has not given out: no event will tell of them. */
 bool conn_buffered(const struct conn *c);
+
+/* From here on what is read and written may hold a key. */
+void conn_set_keyed(struct conn *c, bool keyed);
+/* Gives back TLS buffers in which nothing waits. Where none are kept it does nothing. */
+void conn_spare(struct conn *c);
 
 /* Never fails; a failure of the socket shows at the next conn_flush. */
 void conn_write(struct conn *c, struct slice s);

@@ -51,9 +51,7 @@ void on_upstream_late(void *arg)
 void upstream_send_head(struct upstream *u, struct exchange *ex)
 {
 	u->ex = ex;
-	u->conn.keyed = ex->keyed.bound_host;
-	if (u->conn.keyed && u->conn.ssl)
-		SSL_set_options(u->conn.ssl, SSL_OP_CLEANSE_PLAINTEXT);
+	conn_set_keyed(&u->conn, ex->keyed.bound_host);
 	u->answered = false;
 	u->keep = false;
 	u->scanned = 0;

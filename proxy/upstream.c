@@ -139,6 +139,7 @@ void upstream_release(struct upstream *u)
 		upstream_free(u);
 		return;
 	}
+	conn_spare(&u->conn);
 	TAILQ_INSERT_HEAD(&host->idle, u, idle_link);
 	host->n++;
 	u->host = host;
