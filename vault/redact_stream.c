@@ -22,16 +22,26 @@ enum redact_class { REDACT_OTHER, REDACT_CHAR, REDACT_CR, REDACT_LF };
  * JSON or HTML: quotes, brackets, comma, white space. */
 static enum redact_class redact_class(char c)
 {
-	static const char others[] = "!#$%&*+-./:;=?@\\^_|~";
-	char lower = ascii_lower(c);
+	static const uint8_t classes[256] = {
+		['!'] = REDACT_CHAR,
+		['#' ... '&'] = REDACT_CHAR,
+		['*' ... '+'] = REDACT_CHAR,
+		['-' ... '/'] = REDACT_CHAR,
+		['0' ... '9'] = REDACT_CHAR,
+		[':' ... ';'] = REDACT_CHAR,
+		['='] = REDACT_CHAR,
+		['?' ... '@'] = REDACT_CHAR,
+		['A' ... 'Z'] = REDACT_CHAR,
+		['\\'] = REDACT_CHAR,
+		['^' ... '_'] = REDACT_CHAR,
+		['a' ... 'z'] = REDACT_CHAR,
+		['|'] = REDACT_CHAR,
+		['~'] = REDACT_CHAR,
+		['\n'] = REDACT_LF,
+		['\r'] = REDACT_CR,
+	};
 
-	if ((lower >= 'a' && lower <= 'z') || ascii_digit(c))
-		return REDACT_CHAR;
-	if (c == '\n')
-		return REDACT_LF;
-	if (c == '\r')
-		return REDACT_CR;
-	return memchr(others, c, sizeof(others) - 1) ? REDACT_CHAR : REDACT_OTHER;
+	return (enum redact_class)classes[(uint8_t)c];
 }
 
 /* Trailing runs of a text, read from its end, of max bytes at most. */
@@ -85,9 +95,28 @@ enum redact_level redact_form_level(struct slice form)
 	return redact_runs_level(&r);
 }
 
+/* Token characters at the end of what is left: up to the first other byte all runs are one. Returns
+ * how many there are. */
+static size_t redact_runs_tokens(struct redact_runs *r, const char *p, size_t len)
+{
+	size_t longest = 0;
+	size_t n = 0;
+
+	for (int level = 0; level < REDACT_LEVEL_MAX; level++)
+		longest = r->max[level] > longest ? r->max[level] : longest;
+	while (n < len && r->seen + n < longest && redact_class(p[len - 1 - n]) == REDACT_CHAR)
+		n++;
+	r->seen += n;
+	for (int level = 0; level < REDACT_LEVEL_MAX; level++)
+		r->run[level] = r->seen < r->max[level] ? r->seen : r->max[level];
+	return n;
+}
+
 /* Reads on towards the front of the text. False when no run can become longer. */
 static bool redact_runs_read(struct redact_runs *r, const char *p, size_t len)
 {
+	if (!r->over[REDACT_TOKEN])
+		len -= redact_runs_tokens(r, p, len);
 	while (len-- > 0) {
 		bool more = false;
 
