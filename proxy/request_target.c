@@ -4,8 +4,7 @@
  * h1 and the HTTP/2 side bring the text; admit compares what comes out. */
 #include "proxy/request_target.h"
 
-#include <stdio.h>
-
+#include "base/strbuf.h"
 #include "proxy/chars_int.h"
 
 /* One to five digits without leading zero, at most 65535. */
@@ -88,12 +87,21 @@ size_t authority_text(
 	const struct authority *a, uint16_t default_port, char buf[AUTHORITY_TEXT_MAX])
 {
 	bool brackets = a->is_addr && !netaddr_is_v4(&a->addr);
-	int n = snprintf(buf, AUTHORITY_TEXT_MAX, "%s%s%s", brackets ? "[" : "", a->name,
-		brackets ? "]" : "");
+	struct strbuf b;
 
-	if (a->has_port && a->port != default_port)
-		n += snprintf(buf + n, AUTHORITY_TEXT_MAX - (size_t)n, ":%u", a->port);
-	return (size_t)n;
+	/* Written twice for each request: no printf. */
+	strbuf_init_fixed(&b, buf, AUTHORITY_TEXT_MAX);
+	if (brackets)
+		strbuf_char(&b, '[');
+	strbuf_add(&b, authority_name(a));
+	if (brackets)
+		strbuf_char(&b, ']');
+	if (a->has_port && a->port != default_port) {
+		strbuf_char(&b, ':');
+		strbuf_u64(&b, a->port);
+	}
+	buf[b.len] = '\0';
+	return b.len;
 }
 
 /* Takes "user:password@" off. Only the bytes of RFC 3986: a second '@' or a backslash would split
