@@ -372,8 +372,7 @@ def find_unbound(bed):
 
 def case_foreign_listener(bed):
     ready(bed)
-    for what, addr, port, kind in (("TCP", "127.0.0.2", WEB, 1), ("UDP", "127.0.0.2", DNS, 2),
-                                   ("TCP, DNS", "127.0.0.3", DNS, 1)):
+    for what, addr, port, kind in (("TCP", "127.0.0.2", WEB, 1), ("UDP", "127.0.0.2", DNS, 2)):
         loses(bed, f"listener, {what}",
               lambda a=addr, p=port, k=kind: somebody(bed).do(LISTENER.format(
                   family=int(socket.AF_INET), kind=k, addr=a, port=p)),
@@ -415,6 +414,19 @@ def case_guard_gone(bed):
     ready(bed)
     loses(bed, "guard", lambda: os.kill(child(bed, "egress-guard"), signal.SIGKILL), "guard")
     want(leaks(bed, "guard"), 5, "datagrams to an allowed address")
+    want(resolve(bed), 0, "an answer")
+
+
+def case_guard_frozen(bed):
+    """It is given up when a question has waited five seconds for it, and replaced."""
+    ready(bed)
+    pid = child(bed, "egress-guard")
+
+    def freeze():
+        os.kill(pid, signal.SIGSTOP)
+        resolve(bed, 5.2, "frozen.wild.test")
+    loses(bed, "frozen guard", freeze, "guard", within=6)
+    want(child(bed, "egress-guard") not in (None, pid), True, "another guard")
     want(resolve(bed), 0, "an answer")
 
 
