@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <sys/fsuid.h>
 #include <unistd.h>
 
 static int ports_setup(int fd, const struct netaddr *addr, uint16_t port, bool udp)
@@ -58,17 +59,21 @@ static int ports_fail(
 		place->udp ? " (UDP)" : "", err_text(err), place->setting);
 }
 
-/* What a listener accepts is of the listener's user until the worker has taken it, and the kernel's
- * rules let only the worker speak from our ports. */
+/* The kernel's rules let only the worker's sockets speak from our ports, and whose a socket is it
+ * tells by the user that made it. */
 static int ports_bind_owned(const struct ports_place *place, const struct netaddr *addr, int *fd)
 {
-	int ret = ports_bind(addr, place->port, place->udp, fd);
+	const int room = PORTS_UDP_BYTES;
+	int ret;
 
-	if (ret == 0 && geteuid() == 0 && fchown(*fd, place->owner, (gid_t)-1) < 0) {
-		ret = -errno;
-		(void)close(*fd);
-		*fd = -1;
-	}
+	if (geteuid() == 0)
+		(void)setfsuid(place->owner);
+	ret = ports_bind(addr, place->port, place->udp, fd);
+	(void)setfsuid(geteuid());
+	/* Past net.core.rmem_max with CAP_NET_ADMIN, else up to it. */
+	if (ret == 0 && place->udp &&
+		setsockopt(*fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)) < 0)
+		(void)setsockopt(*fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
 	return ret;
 }
 

@@ -47,8 +47,8 @@ enum setting_kind {
 		"TCP ports on which the sandbox may be reached from outside, 64 at most, where "   \
 		"the kernel enforces; empty: none")                                                \
 	X(BLOCK_DOH, KIND_TEXT, "block_doh", "OPENSANDBOX_EGRESS_BLOCK_DOH_443", "off",            \
-		"TCP 443 is refused, where the kernel enforces: to `doh_blocklist`, or to every "  \
-		"address if that is empty")                                                        \
+		"TCP and UDP 443 are refused, where the kernel enforces: to `doh_blocklist`, or "  \
+		"to every address if that is empty")                                               \
 	X(DOH_BLOCKLIST, KIND_LIST, "doh_blocklist", "OPENSANDBOX_EGRESS_DOH_BLOCKLIST", "none",   \
 		"addresses and blocks of DNS over HTTPS servers, for `block_doh`")                 \
 	X(NAMESERVER_EXEMPT, KIND_LIST, "nameserver_exempt",                                       \

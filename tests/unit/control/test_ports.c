@@ -183,6 +183,27 @@ static void test_foreign_address_is_refused(void **state)
 	assert_non_null(strstr(msg.text, "192.0.2.1:1024: cannot listen"));
 }
 
+/* A busy moment must fit; past net.core.rmem_max only who may. */
+static void test_udp_sockets_have_room(void **state)
+{
+	struct ports_place udp = {.udp = true, .setting = "the DNS gate"};
+	struct errmsg msg;
+	socklen_t len = sizeof(int);
+	int fd, fd6;
+	int room = 0;
+	int type = 0;
+
+	assert_true(netaddr_parse(SLICE("127.0.0.1"), &udp.addr));
+	assert_int_equal(ports_open(&udp, &fd, &fd6, &msg), 0);
+	assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len), 0);
+	assert_int_equal(type, SOCK_DGRAM);
+	assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, &len), 0);
+	assert_true(room >= (geteuid() == 0 ? 2 * PORTS_UDP_BYTES : 65536));
+	(void)close(fd);
+	if (fd6 >= 0)
+		(void)close(fd6);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -192,6 +213,7 @@ int main(void)
 		cmocka_unit_test(test_port_of_the_second_loopback_in_use_is_refused),
 		cmocka_unit_test(test_only_127_0_0_1_gets_a_second_listener),
 		cmocka_unit_test(test_every_address_is_one_listener_for_each_family),
+		cmocka_unit_test(test_udp_sockets_have_room),
 		cmocka_unit_test(test_foreign_address_is_refused),
 	};
 
