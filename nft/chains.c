@@ -506,14 +506,16 @@ static void chains_established(struct chains *c)
 		expr_ct_state(r, CT_LIVE);
 		chains_end(c, NF_ACCEPT, NULL);
 	}
-	/* Answers to what others opened and we did not mark. */
-	r = chains_open(c, "egress", GUARD_PART_TABLE);
-	expr_ct_reply(r);
-	chains_end(c, NFT_GOTO, "refused");
+	/* Before the next rule: a late or forged datagram from a resolver makes a question of ours,
+	 * from a port that is used again, the answer to it. */
 	r = chains_open(c, "egress", chains_pass_part(c));
 	chains_pass(c);
 	expr_set_ct_mark(r, c->t->marks.own);
 	chains_end(c, NF_ACCEPT, NULL);
+	/* Answers to what others opened and we did not mark. */
+	r = chains_open(c, "egress", GUARD_PART_TABLE);
+	expr_ct_reply(r);
+	chains_end(c, NFT_GOTO, "refused");
 }
 
 static void chains_refuse_port(struct chains *c, uint8_t proto, uint16_t port)

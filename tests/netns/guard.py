@@ -352,6 +352,33 @@ def case_default_allow_and_doh(bed):
     fresh(bed)
 
 
+EARLY = """
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(2)
+s.bind(({box!r}, {port}))
+s.connect(({to!r}, 5000))
+s.send(b"hello")
+result = s.recv(64).decode()
+"""
+
+
+def case_an_answer_that_came_first_does_not_stop_ours(bed):
+    """A datagram from where we ask next makes our question a reply for the kernel. Ports that are used
+    again fast do that by chance, and a liar can send such ones."""
+    fresh(bed)
+    for port, agent, should in ((7301, bed.sidecar(), True), (7302, Agent(bed, NOBODY), False)):
+        with Inside(bed.net), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            s.bind((EVIL[4], 5000))
+            s.sendto(b"early", (BOX[4], port))
+        try:
+            got = agent.do(EARLY.format(box=BOX[4], port=port, to=EVIL[4]))
+        except OSError as e:
+            got = str(e)
+        want((got == "re:hello", got), (should, got), f"from port {port}")
+    fresh(bed)
+
+
 def case_exempt_resolvers_are_asked_directly(bed):
     fresh(bed, POLICY + [entry("exempt", EVIL[4]), entry("exempt", EVIL[6])])
     nobody = Agent(bed, NOBODY)
