@@ -141,6 +141,15 @@ def case_D18_kdig_pipelines_over_one_connection(bed):
     want((GOOD[4] in text, TWO[6] in text, "NXDOMAIN" in text), (True, True, True), text)
 
 
+def case_D18_the_gate_may_be_asked_directly(bed):
+    """At its own address, over both families, UDP and TCP; the policy is the same."""
+    bed.with_settings()
+    for at in ("@127.0.0.1", "@::1"):
+        for more in ([], ["+tcp"]):
+            want(addresses(bed.dig(at, "-p", "15353", *more, "read.test")), [GOOD[4]], f"{at} {more}")
+            want(status(bed.dig(at, "-p", "15353", *more, "evil.test")), "NXDOMAIN", f"{at} {more}")
+
+
 def case_D19_names_that_only_look_allowed(bed):
     """C06, C16: letters, depth, sisters, dots inside labels."""
     bed.with_settings()
