@@ -267,7 +267,7 @@ def case_queue_taken(bed):
     taker = somebody(bed)
     taker.do(HOLD.format(device="wan"))
     bed.launch()
-    until(lambda: "queue" in bed.health()[1], "red: queue", LAUNCH_S)
+    until(lambda: "queues are taken" in bed.health()[1], "red: queue", LAUNCH_S)
     print(f"  at the start: {bed.health()[1]}")
     taker.do("os.close(held)")
     until(lambda: bed.health()[0] == 200, "green", GREEN_S)
@@ -283,7 +283,7 @@ def case_queue_taken(bed):
         finally:
             os.kill(guard, signal.SIGCONT)
     try:
-        loses(bed, "queue", grab, "queue", lambda: taker.do("os.close(held)"))
+        loses(bed, "queue", grab, "queues are taken", lambda: taker.do("os.close(held)"))
     finally:
         with Inside(bed.box):
             guardbed.run("ip", "link", "del", "late", check=False)

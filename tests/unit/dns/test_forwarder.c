@@ -74,10 +74,10 @@ static void ask(struct bed *b, const char *name)
 	(void)forward_start(b->f, &q, on_done, b);
 }
 
-static struct bed *bed_new(size_t n, const struct peer_row *rows, size_t n_rows)
+static struct bed *bed_of(uint32_t timeout_ms, size_t n, const struct peer_row *rows, size_t n_rows)
 {
 	struct forwarder_config config = {
-		.timeout_ms = TIMEOUT_MS, .probe_name = SLICE("."), .probe_interval_s = INTERVAL_S};
+		.timeout_ms = timeout_ms, .probe_name = SLICE("."), .probe_interval_s = INTERVAL_S};
 	struct upstreams u = {.n = n};
 	struct bed *b = calloc(1, sizeof(*b));
 	struct errmsg msg;
@@ -97,6 +97,11 @@ static struct bed *bed_new(size_t n, const struct peer_row *rows, size_t n_rows)
 	run_ms(b, 30); /* the first probes */
 	peer_script(&b->first, rows, n_rows);
 	return b;
+}
+
+static struct bed *bed_new(size_t n, const struct peer_row *rows, size_t n_rows)
+{
+	return bed_of(TIMEOUT_MS, n, rows, n_rows);
 }
 
 static void bed_free(struct bed *b)
@@ -149,6 +154,21 @@ static void test_silent_resolver_is_dead_within_a_second_and_back_in_another(voi
 	bed_free(b);
 }
 
+/* When nothing that was sent can be answered any more, only another probe finds out. */
+static void test_the_only_resolver_is_probed_until_it_is_back(void **state)
+{
+	struct bed *b = bed_of(300, 1, &good, 1);
+
+	peer_script(&b->first, &silent, 1);
+	ask(b, "read.test");
+	(void)run_until_alive(b, 0);
+	run_ms(b, 600);
+	assert_int_equal(b->n_done, 1);
+	peer_script(&b->first, &good, 1);
+	(void)run_until_alive(b, 1);
+	bed_free(b);
+}
+
 static void test_the_next_resolver_serves_while_one_is_dead(void **state)
 {
 	struct bed *b = bed_new(2, &good, 1);
@@ -185,6 +205,7 @@ int main(void)
 		cmocka_unit_test(test_nothing_but_questions_is_sent_while_all_is_well),
 		cmocka_unit_test(test_resolver_that_refuses_is_dead_at_the_next_question),
 		cmocka_unit_test(test_silent_resolver_is_dead_within_a_second_and_back_in_another),
+		cmocka_unit_test(test_the_only_resolver_is_probed_until_it_is_back),
 		cmocka_unit_test(test_the_next_resolver_serves_while_one_is_dead),
 		cmocka_unit_test(test_silence_about_one_name_costs_one_probe),
 	};
