@@ -157,9 +157,14 @@ def root_prefix():
 
 
 def run_netns(results, label, build):
+    """Two at a time: each script makes its own namespaces."""
     prefix = root_prefix()
-    for path in find("netns").values():
+
+    def one(path):
         if prefix is None:
             results.skip(f"{label}/{path.stem}", "needs root")
         else:
             count(results, label, path, build, prefix=prefix)
+
+    with ThreadPoolExecutor(JOBS) as pool:
+        list(pool.map(one, find("netns").values()))
