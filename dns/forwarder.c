@@ -505,7 +505,7 @@ static void on_forwarder_limit(evutil_socket_t fd, short what, void *arg)
 	struct forwarder_upstream *u = arg;
 
 	if (u->alive)
-		log_warn("dns", "[dns] upstream probe %s: no answer within %d ms", u->text,
+		log_warn("dns", "[dns] upstream probe %s failed: no answer within %d ms", u->text,
 			FORWARDER_LIMIT_MS);
 	forwarder_set_alive(u, false);
 }
