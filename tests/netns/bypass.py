@@ -218,9 +218,9 @@ def battery(bed, groups, least, only=None, kinds=KINDS, **settings):
     report.read_trail(lines)
     report.show(" ".join(groups))
     print(f"  audit trail: {dict(kinds_of_lines)}; ready after {bed.ready_s * 1000:.0f} ms")
-    if bed.health()[0] != 200:
-        raise Failed(f"health after the attacks: {bed.health()}")
+    until(lambda: bed.health()[0] == 200, f"health after the attacks ({bed.health()})", 4)
     report.check(least)
+    bed.halt()
     return report
 
 

@@ -240,7 +240,7 @@ probe("bound-to-a-device-web", """
 s = socket.socket(socket.AF_INET6 if {f} == 6 else socket.AF_INET)
 s.setsockopt(1, socket.SO_BINDTODEVICE, b'wan')
 s.settimeout(0.3)
-s.connect(({good!r}, 443))""", "nobody", lambda d, w: (d[12:14] == b"\x08\0" and d[23] == 6 and d[30] in (127, 11)) or (d[12:14] == b"\x86\xdd" and d[20] == 6))
+s.connect(({good!r}, 443))""", "nobody", lambda d, w: any(to(port, TCP, "good", "loopback")(d, w) for port in (443, guardbed.WEB)))
 probe("packet-socket-ip", "frame('wan', {ether}, ip({src!r}, {evil!r}, 17, udp({src!r}, {evil!r}, 6011, 5000, T)), {mac!r})")
 probe("packet-socket-vlan", "frame('wan', {ether}, ip({src!r}, {evil!r}, 17, udp({src!r}, {evil!r}, 6012, 5000, T)), {mac!r}, b'\\x81\\0\\0\\0')")
 probe("packet-socket-arp-payload", "frame('wan', 0x806, struct.pack('!HHBBH', 1, 0x800, 6, 4, 1) + b'\\0' * 20 + T, b'\\xff' * 6)", families=(4,))
@@ -323,7 +323,7 @@ result = [live.getsockname()[1], left]
 
     def where(self, f, code):
         """What stands in braces in the text of a probe."""
-        where = {"src": BOX[f], "good": GOOD[f], "evil": EVIL[f], "denied": DENIED[f],
+        where = {"loopback": "::1" if f == 6 else "127.0.0.1", "src": BOX[f], "good": GOOD[f], "evil": EVIL[f], "denied": DENIED[f],
                  "meta": META[f], "router": ROUTER[f], "mac": self.mac, "f": f,
                  "icmp": 58 if f == 6 else 1, "echo": 128 if f == 6 else 8,
                  "echo_reply": 129 if f == 6 else 0, "unreach": 1 if f == 6 else 3,
