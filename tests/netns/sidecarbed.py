@@ -90,7 +90,7 @@ stub-zone:
   stub-addr: {more}
 """
 NGINX = """
-worker_processes 1;
+master_process off;
 daemon off;
 pid {top}/nginx.pid;
 error_log {top}/nginx-error.log;
