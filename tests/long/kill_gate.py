@@ -9,6 +9,7 @@ Before this: netns/health.py.
 """
 import contextlib
 import hashlib
+import http.client
 import json
 import os
 import signal
@@ -31,7 +32,8 @@ RATE_MIN = 500
 AGAIN_S = 10          # until everything works again after a kill
 FREEZE_S = 20
 ROUNDS = 3            # kills of one process at one moment
-MANY = 1500           # rules of the policy that is changed to and fro
+MOMENTS = 10          # of one change, in which a process is killed
+MANY = 4000           # rules of the policy that is changed to and fro
 DISK = 256 << 10
 
 ATTACK = """
@@ -301,21 +303,24 @@ def killed_during_a_change(bed, name):
     """At different moments of a change: afterwards one policy or the other is in force, whole, and
     the new one if the change was answered with success."""
     fresh(bed)
-    start, big = bed.policy(), other_policy(MANY)
-    ca, ends = bed.ca(), []
+    start, ca, ends, moments = bed.policy(), bed.ca(), [], []
+    begin = time.monotonic()
+    want(bed.ask("POST", "/policy", json.dumps(other_policy(MANY)))[0], 200, "a change")
+    takes = time.monotonic() - begin
     with attacked(bed, f"{name} during a change of policy"):
-        for i in range(ROUNDS + 3):
+        for i in range(MOMENTS):
             before, answer = bed.policy(), []
-            new = other_policy(MANY - 2 * i)
+            new = other_policy(MANY - 2 - 2 * i)
 
-            def change(body=json.dumps(new)):
+            def change(body=json.dumps(new), answer=answer):
                 try:
                     answer.append(bed.ask("POST", "/policy", body)[0])
-                except Exception as e:
+                except (OSError, http.client.HTTPException) as e:
                     answer.append(type(e).__name__)
             t = threading.Thread(target=change)
             t.start()
-            time.sleep(0.004 + 0.012 * i)
+            moments.append(takes * (i + 0.5) / MOMENTS)
+            time.sleep(moments[-1])
             kill(bed, name)
             t.join(20)
             if name == "supervisor":
@@ -323,13 +328,16 @@ def killed_during_a_change(bed, name):
                 anew(bed, start)
                 continue
             back(bed, name)
-            now = bed.policy()
-            same = [len(now["egress"]) == len(p["egress"]) for p in (before, new)]
-            ends.append((answer[0], "new" if same[1] else "before" if same[0] else "neither"))
-            if not any(same) or (answer[0] == 200 and not same[1]):
+            now = len(bed.policy()["egress"])
+            ends.append((answer[0], "new" if now == len(new["egress"]) else
+                         "before" if now == len(before["egress"]) else f"neither: {now}"))
+            if ends[-1][1] not in ("new", "before") or (answer[0] == 200 and ends[-1][1] != "new"):
                 raise Failed(f"answer {answer[0]}, policy in force {ends[-1][1]}")
             want(bed.ca(), ca, "the CA")
-    print(f"  (answer, policy in force): {ends}; {len(big['egress'])} rules")
+    print(f"  a change of {MANY} rules takes {takes * 1000:.0f} ms, kills after "
+          f"{', '.join(f'{m * 1000:.0f}' for m in moments)} ms: {ends}")
+    if all(a == 200 for a, _ in ends):
+        raise Failed("no kill fell into a change")
 
 
 def killed_before_the_connect(bed, name):
