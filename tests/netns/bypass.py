@@ -122,6 +122,9 @@ def kernel(bed, report, column, group, only=None, kinds=KINDS):
                 continue
             begin = time.time()
             n, why = battery.shoot(row, f"<{column}{number:04}probe>".encode())
+            if column == "c" and not n and why == "sent":  # a busy machine may need longer
+                time.sleep(0.3)
+                n, why = battery.shoot(row, f"<{column}{number:04}probe>".encode())
             report.add(column, row[0], kind, n, why)
             report.times.append((column, begin, time.time(), row[0]))
 
