@@ -4,8 +4,8 @@
 Root in the sandbox makes forbidden attempts of four kinds, at least 500 a second, all the time: UDP,
 TCP, raw packets with a forged source, raw segments that claim to be of an established flow. A tap
 behind the box counts whatever it sees for the address that nobody may reach: zero, while the same
-attempts without the sidecar are seen to arrive. Clients work at the same time. Bed: netns/sidecarbed.py.
-Before this: netns/health.py.
+attempts without the sidecar are seen to arrive. Clients work at the same time. Bed: netns/sidecarbed.py,
+which also answers --list. Before this: netns/health.py.
 """
 import contextlib
 import hashlib
