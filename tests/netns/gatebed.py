@@ -166,7 +166,11 @@ class Bed(sidecarbed.Bed):
         join = self.in_sandbox()
 
         def enter():
-            join()
+            try:
+                join()
+            except OSError as e:
+                os.write(2, f"entering the sandbox: {e}\n".encode())
+                raise
             for name in ("resolv.conf", "hosts"):
                 call("mount", self.path(name).encode(), f"/etc/{name}".encode(), None, MS_BIND, None)
             libc.prctl(1, signal.SIGKILL, 0, 0, 0)
