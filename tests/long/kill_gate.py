@@ -376,7 +376,7 @@ for _n in ("worker", "guard", "supervisor"):
     globals()[f"case_{_n}_killed_during_a_change"] = lambda b, n=_n: killed_during_a_change(b, n)
     globals()[f"case_{_n}_killed_before_the_connect"] = \
         lambda b, n=_n: killed_before_the_connect(b, n)
-    globals()[f"case_{_n}_frozen"] = lambda b, n=_n: frozen(b, n)
+    globals()[f"case_{_n}_frozen_and_thawed"] = lambda b, n=_n: frozen(b, n)
 
 
 def fill_leases(bed):
