@@ -17,5 +17,6 @@ CHECKED int foreign_add(struct foreign *f, int fd, bool udp);
 /* True if this socket has a port of ours on loopback or every address, and is not ours.
  */
 bool foreign_is(const struct foreign *f, const struct conns_listener *l);
-/* Looks by a descriptor of sock_diag_open. 1: *found is one; 0: there is none; or a negated errno. */
+/* Looks by a descriptor of sock_diag_open. 1: *found is one; 0: there is none; or a negated errno.
+ */
 CHECKED int foreign_look(const struct foreign *f, int diag_fd, struct conns_listener *found);

@@ -95,8 +95,8 @@ struct exchange {
 };
 
 struct exchange *exchange_new(struct session *s, const struct client_ops *ops, void *driver);
-/* After a change of policy: ends an exchange with a target that it no longer allows, with our answer
- * if none was begun; the others go on. */
+/* After a change of policy: ends an exchange with a target that it no longer allows, with our
+ * answer if none was begun; the others go on. */
 void exchange_rejudge(struct exchange *ex);
 /* The record of a tunnel to s->pinned, as s->connect allows it: no driver, no response. */
 struct exchange *exchange_new_tunnel(struct session *s);

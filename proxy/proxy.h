@@ -94,8 +94,8 @@ struct proxy {
 /* All borrowed; they must outlive the proxy. secmem: NULL where there will be no vault. */
 CHECKED int proxy_new(struct event_base *base, struct tls *tls, struct resolver *resolver,
 	struct audit *audit, struct secmem *secmem, struct proxy **out);
-/* The policy, the rule and the limits from here on. Exchanges and tunnels that could not reach their
- * target now end (POLICY_CHANGED); what the others ask is not judged again. */
+/* The policy, the rule and the limits from here on. Exchanges and tunnels that could not reach
+ * their target now end (POLICY_CHANGED); what the others ask is not judged again. */
 void proxy_configure(struct proxy *px, const struct proxy_config *config);
 /* Serves a listening socket, which stays the caller's. At most PROXY_LISTENERS_MAX. */
 void proxy_listen(struct proxy *px, int fd);
