@@ -200,10 +200,10 @@ static void map_evict_oldest(struct map *m)
 	map_drop(m, map_unlink(m, at));
 }
 
-static void map_grow(struct map *m)
+static void map_resize(struct map *m, size_t n_buckets)
 {
 	free(m->buckets);
-	m->n_buckets *= 2;
+	m->n_buckets = n_buckets;
 	m->buckets = xcalloc(m->n_buckets, sizeof(struct map_entry *));
 	for (struct map_entry *e = m->newest; e; e = e->older) {
 		struct map_entry **at = map_bucket(m, e->hash);
@@ -248,7 +248,7 @@ void map_put(struct map *m, struct slice key, void *value)
 	if (m->max > 0 && m->count >= m->max)
 		map_evict_oldest(m);
 	if (m->count >= m->n_buckets)
-		map_grow(m);
+		map_resize(m, 2 * m->n_buckets);
 	at = map_bucket(m, hash);
 	e->chain = *at;
 	*at = e;
@@ -271,6 +271,16 @@ bool map_remove(struct map *m, struct slice key)
 		return false;
 	map_drop(m, value);
 	return true;
+}
+
+void map_fit(struct map *m)
+{
+	size_t n = MAP_BUCKETS_FIRST;
+
+	while (n < m->count)
+		n *= 2;
+	if (n < m->n_buckets)
+		map_resize(m, n);
 }
 
 size_t map_count(const struct map *m)

@@ -5,6 +5,7 @@
  * that finding frees nothing and a borrowed answer stays whole. */
 #include "dns/addr_cache.h"
 
+#include <malloc.h>
 #include <stdlib.h>
 
 #include "base/arena.h"
@@ -16,6 +17,9 @@
 
 /* Static names. A list for blocking advertisements has more, but it has no place here. */
 #define ADDR_CACHE_HOSTS_MAX 16384
+
+/* So many dropped at once give their memory back. */
+#define ADDR_CACHE_TRIM_MIN 1024
 
 struct addr_cache {
 	struct map *answers;
@@ -171,6 +175,10 @@ size_t addr_cache_sweep(struct addr_cache *c)
 		(void)map_remove(c->answers, slice_make(name, old.keys[i].len));
 	}
 	free(old.keys);
+	if (old.n >= ADDR_CACHE_TRIM_MIN) {
+		map_fit(c->answers);
+		malloc_trim(0);
+	}
 	return map_count(c->answers);
 }
 

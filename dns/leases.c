@@ -149,13 +149,10 @@ void leases_sweep(struct leases *l, uint64_t now_ms)
 	for (i = 0; i < s.n; i++)
 		(void)map_remove(l->names, slice_make(s.empty[i]->name, s.empty[i]->name_len));
 	free(s.empty);
-	if (map_count(l->names) == 0) {
-		/* A map does not shrink. */
-		map_free(l->names);
-		l->names = map_new(LEASES_NAMES_MAX, lease_name_free);
-	}
-	if (s.n_dropped >= LEASES_TRIM_MIN)
+	if (s.n_dropped >= LEASES_TRIM_MIN) {
+		map_fit(l->names);
 		malloc_trim(0);
+	}
 }
 
 /* --- grants --- */

@@ -206,6 +206,38 @@ static void test_map_behaves_as_a_plain_table(void **state)
 	map_free(m);
 }
 
+static void test_fitting_keeps_what_is_there(void **state)
+{
+	struct map *m = map_new(0, NULL);
+	char key[16];
+	int value = 0;
+	size_t i;
+
+	for (i = 0; i < 5000; i++) {
+		(void)snprintf(key, sizeof(key), "k%zu", i);
+		map_put(m, slice_str(key), &value);
+	}
+	for (i = 100; i < 5000; i++) {
+		(void)snprintf(key, sizeof(key), "k%zu", i);
+		assert_true(map_remove(m, slice_str(key)));
+	}
+	map_fit(m);
+	for (i = 0; i < 200; i++) {
+		(void)snprintf(key, sizeof(key), "k%zu", i);
+		assert_int_equal(map_find(m, slice_str(key)) != NULL, i < 100);
+		map_put(m, slice_str(key), &value);
+		map_fit(m);
+	}
+	assert_int_equal(map_count(m), 200);
+	for (i = 0; i < 200; i++) {
+		(void)snprintf(key, sizeof(key), "k%zu", i);
+		assert_true(map_remove(m, slice_str(key)));
+	}
+	map_fit(m);
+	assert_int_equal(map_count(m), 0);
+	map_free(m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -216,6 +248,7 @@ int main(void)
 		cmocka_unit_test_setup(test_least_recently_used_leaves_at_the_ceiling, setup),
 		cmocka_unit_test_setup(test_ceiling_of_one_keeps_the_newest, setup),
 		cmocka_unit_test_setup(test_each_goes_from_most_to_least_recent, setup),
+		cmocka_unit_test(test_fitting_keeps_what_is_there),
 		cmocka_unit_test_setup(test_map_behaves_as_a_plain_table, setup),
 	};
 
