@@ -13,7 +13,8 @@
 /* UINT32_MAX if the kernel does not say. */
 static uint32_t packet_sockets_uid(const struct packet_diag_msg *m, size_t len)
 {
-	const struct rtattr *a = (const struct rtattr *)(const void *)(m + 1);
+	/* Not changed: the macros of the header take const away. */
+	struct rtattr *a = (struct rtattr *)(uintptr_t)(m + 1);
 	size_t left = len - sizeof(*m);
 	uint32_t uid = UINT32_MAX;
 
