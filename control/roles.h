@@ -77,10 +77,10 @@ enum role {
  * START is number 1, each of these messages brings the next. PROBE  from the worker: try, as a user
  * who has no rights here, whether the rules hold (control/probe.h); its code says what to try. The
  * answer is PROBE with what was found. CA     to the worker: the CA certificate is where clients
- * look for it (code 0), or cannot be put there (a negated errno). Sent when it changes. STOP   to
- * the worker: as SIGTERM. No new connections; end what is open; exit 0 within 8 s. READY  from the
- * worker: it serves. After this its death is answered by a restart at once. ROTATE from the worker:
- * the audit file has reached its size. */
+ * look for it (code 0), or cannot be put there (a negated errno). Sent after READY, and when it
+ * changes. STOP   to the worker: as SIGTERM. No new connections; end what is open; exit 0 within 8
+ * s. READY  from the worker: it serves. After this its death is answered by a restart at once.
+ * ROTATE from the worker: the audit file has reached its size. */
 #define CONTROL_TABLE(X)      \
 	X(START, "start")     \
 	X(RELOAD, "reload")   \

@@ -50,6 +50,9 @@ static void supervisor_on_ready(struct supervisor *s)
 	s->ever_ready = true;
 	s->backoff_ms = SUPERVISOR_BACKOFF_MS;
 	supervisor_vault_ready(s);
+	/* What was found before concerns this worker too. */
+	if (supervisor_ca_due(s) != UINT64_MAX)
+		supervisor_tell_code(s, CONTROL_CA, s->ca_error);
 	if (!set->proxy) {
 		log_info("supervisor", "ready: worker %d", (int)s->worker);
 		return;

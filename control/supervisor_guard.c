@@ -225,6 +225,13 @@ void supervisor_guard_again(struct supervisor *s)
 
 /* --- the prober --- */
 
+void supervisor_probe_forget(struct supervisor *s)
+{
+	if (s->prober > 0)
+		(void)kill(s->prober, SIGKILL);
+	s->prober = 0; /* an orphan by now, and reaped as one */
+}
+
 /* In the child: somebody with no rights, and no user of ours. */
 static int prober_run(int code)
 {

@@ -113,6 +113,8 @@ void supervisor_guard_again(struct supervisor *s);
 void supervisor_guard_lost(const struct supervisor *s, int number);
 /* The worker asks whether the rules hold for others (PROBE). */
 void supervisor_probe_start(struct supervisor *s, int code);
+/* Its worker has ended: what it finds is not for the next one. */
+void supervisor_probe_forget(struct supervisor *s);
 /* The prober was reaped. */
 void supervisor_probe_end(struct supervisor *s, int status);
 

@@ -177,6 +177,7 @@ int supervisor_on_worker_end(struct supervisor *s, int status)
 	int ret;
 
 	supervisor_close_control(s);
+	supervisor_probe_forget(s);
 	file_stage_discard(&s->saved);
 	s->worker = 0;
 	if (WIFSIGNALED(status))

@@ -329,6 +329,25 @@ def case_ca_file_unwritable(bed):
             raise Failed("no certificate in the file")
 
 
+def case_ca_file_stays_lost_for_the_next_worker(bed):
+    """What the supervisor found is told to each worker anew."""
+    ready(bed)
+    path = bed.path("egress-ca.pem")
+    os.unlink(path)
+    os.mkdir(path)
+    open(os.path.join(path, "x"), "w").close()
+    try:
+        until(lambda: bed.health()[0] == 503, "red", 3)
+        os.kill(child(bed, "egress-worker"), signal.SIGKILL)
+        time.sleep(2)
+        status, cause = bed.health()[:2]
+        want((status, "CA certificate" in cause), (503, True), f"after the worker's end: {cause}")
+    finally:
+        os.unlink(os.path.join(path, "x"))
+        os.rmdir(path)
+    until(lambda: bed.health()[0] == 200, "green", GREEN_S)
+
+
 def resolve(bed, wait=1.0, name="read.test"):
     try:
         return somebody(bed).do(ASK.format(name=sidecarbed.dns_name(name), wait=wait))
@@ -415,6 +434,16 @@ def case_guard_gone(bed):
     loses(bed, "guard", lambda: os.kill(child(bed, "egress-guard"), signal.SIGKILL), "guard")
     want(leaks(bed, "guard"), 5, "datagrams to an allowed address")
     want(resolve(bed), 0, "an answer")
+
+
+def case_guard_leaves_signals_to_us(bed):
+    """A terminal sends them to all processes of its group."""
+    ready(bed)
+    pid = child(bed, "egress-guard")
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        os.kill(pid, number)
+    time.sleep(0.3)
+    want((child(bed, "egress-guard"), bed.health()[0]), (pid, 200), "the same guard, and green")
 
 
 def case_guard_frozen(bed):
