@@ -350,8 +350,10 @@ static void supervisor_warn_fixed(const struct settings *was, const struct setti
 	if (was->api != is->api || was->api_port != is->api_port || was->api_any != is->api_any ||
 		!netaddr_eq(&was->api_addr, &is->api_addr))
 		log_warn("supervisor", "api_addr has changed: it counts after a restart only");
-	if (was->mode != is->mode || was->proxy != is->proxy)
-		log_warn("supervisor", "mode has changed: it counts after a restart only");
+	if (was->proxy != is->proxy)
+		log_warn("supervisor",
+			"whether the proxy listens has changed: it counts after a "
+			"restart only");
 }
 
 /* The audit file anew, if the settings name another one or it was moved away. */
@@ -379,6 +381,11 @@ int supervisor_reload(struct supervisor *s, struct roles *fresh, struct errmsg *
 	ret = supervisor_load(s, &all, &settings, msg);
 	if (ret < 0)
 		goto fail;
+	/* Another one would have no guard, or take the rules away from a sandbox that runs. */
+	if (settings->mode != s->settings->mode) {
+		ret = errmsg_set(msg, E_VALUE, "mode: expected the one of the start");
+		goto fail;
+	}
 	ret = supervisor_open_trust(settings->upstream_trust, &fresh->fd[ROLE_TRUST], msg);
 	if (ret < 0)
 		goto fail;

@@ -6,7 +6,7 @@
 . "$(dirname "$0")/bed.sh"
 
 CASES=(reload_narrows_and_widens reload_cuts_exchanges reload_cuts_tunnels
-	reload_between_connect_and_bytes bad_reload_keeps_policy reload_storm worker_killed
+	reload_between_connect_and_bytes bad_reload_keeps_policy reload_keeps_mode reload_storm worker_killed
 	worker_killed_after_unread_edit stop_ends_exchanges stop_signal_comes_late supervisor_killed)
 
 WORK=${EGRESS_TMP-}/lifecycle
@@ -201,6 +201,18 @@ descriptors()
 descriptors_are()
 {
 	[ "$(descriptors "$EG_PID" "$(egress_worker)")" = "$1" ]
+}
+
+# Rules of the kernel would come or go under a sandbox that runs.
+case_reload_keeps_mode()
+{
+	need_origins || return
+	config_write "$BED_POLICY" 'mode: proxy'
+	egress_start OPENSANDBOX_EGRESS_RULES= OPENSANDBOX_EGRESS_MODE= -- --config "$CONFIG" ||
+		fail "egress did not start: $(tail -3 "$EG_LOG")" || return
+	config_write "$POLICY_NARROW" 'mode: dns+nft'
+	reload 'reload refused, nothing is changed: mode: expected the one of the start' &&
+		want "$(code http://read.test/hello.txt)" 200 'the policy before'
 }
 
 # 200 SIGHUPs without a pause and 60 with 20 ms between them, some of bad files, under load.
