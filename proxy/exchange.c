@@ -155,13 +155,13 @@ void exchange_refuse(struct exchange *ex, enum reason reason, const char *detail
 }
 
 /* Whether the policy of now lets this request go where it goes. What it asks there was judged when
- * it began, but for leave to write, which may have been taken back. */
+ * it began, but for leave to write: it may have been taken back, or not been asked for then. */
 static enum reason exchange_reach(const struct exchange *ex, struct admission *now)
 {
 	const struct proxy_config *c = &ex->px->config;
 
 	admit_connect(c, &ex->target, now);
-	now->write = now->write || ex->admission.write;
+	now->write = now->write || ex->admission.kind == AUDIT_WRITE;
 	if (!now->allow || !ex->has_addr)
 		return now->reason;
 	return admit_address(c, c->policy, &ex->target, now, &ex->addr);

@@ -675,6 +675,28 @@ static void test_change_of_write_hosts_ends_an_upload(void **state)
 	assert_true(origin.ended || origin.broken);
 }
 
+/* The rule is turned on: an upload that needed no leave until then ends, a download goes on. */
+static void test_rule_turned_on_ends_an_upload(void **state)
+{
+	bed->config.extra_ports[bed->config.n_extra_ports++] = bed->port;
+	bed_configure(bed);
+	open_post("Content-Length: 9\r\n");
+	bed->config.read_only = true;
+	bed_configure(bed);
+	peer_expect_head(bed, &client, "HTTP/1.1 403 blocked\r\n");
+	peer_receive(&origin);
+	assert_true(origin.ended || origin.broken);
+	peer_close(bed, &client);
+	peer_close(bed, &origin);
+	bed->config.read_only = false;
+	bed_configure(bed);
+	open_get();
+	bed->config.read_only = true;
+	bed_configure(bed);
+	peer_send(bed, &origin, OK_HI);
+	peer_expect(bed, &client, OK_HI);
+}
+
 static void test_other_exchanges_outlive_a_change_of_policy(void **state)
 {
 	open_get();
@@ -696,6 +718,7 @@ int main(void)
 		T(test_change_of_policy_before_the_answer_is_answered),
 		T(test_change_of_policy_cuts_an_answer),
 		T(test_change_of_write_hosts_ends_an_upload),
+		T(test_rule_turned_on_ends_an_upload),
 		T(test_other_exchanges_outlive_a_change_of_policy),
 		T(test_request_and_answer),
 		T(test_connection_is_kept_and_used_again),
