@@ -3,11 +3,9 @@
 
 #include <errno.h>
 #include <linux/sock_diag.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/uio.h>
-#include <unistd.h>
 
 #define SOCK_DIAG_BUF (32 * 1024)
 

@@ -280,7 +280,7 @@ static const struct {
 	[SETTING_TOKEN] = {setting_token, 0, false},
 	[SETTING_DENY_WEBHOOK] = {setting_deny_webhook, 0, false},
 	[SETTING_TRANSPARENT] = {setting_transparent, 0, true},
-	[SETTING_INBOUND_PORTS] = {setting_inbound_ports, 0, false},
+	[SETTING_INBOUND_PORTS] = {setting_inbound_ports, 0, true},
 	[SETTING_BLOCK_DOH] = {setting_block_doh, 0, true},
 	[SETTING_DOH_BLOCKLIST] = {setting_doh_blocklist, 0, false},
 	[SETTING_NAMESERVER_EXEMPT] = {setting_nameserver_exempt, 0, false},

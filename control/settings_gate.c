@@ -50,7 +50,8 @@ int setting_inbound_ports(struct settings_run *run, struct slice text)
 	struct slice item;
 	uint64_t port;
 
-	if (slice_ieq(rest, SLICE("all")))
+	s->inbound_all = slice_ieq(rest, SLICE("all"));
+	if (s->inbound_all)
 		return 0;
 	while (settings_text_item(&rest, &item)) {
 		if (!slice_to_u64(item, &port) || port == 0 || port > UINT16_MAX)
@@ -234,10 +235,7 @@ static void settings_gate_open(const struct settings_run *run)
 int settings_gate_together(struct settings_run *run)
 {
 	struct settings *s = run->s;
-	struct slice inbound = slice_str(
-		run->v[SETTING_INBOUND_PORTS].text ? run->v[SETTING_INBOUND_PORTS].text : "all");
 
-	s->inbound_all = slice_ieq(slice_strip(inbound), SLICE("all"));
 	if (s->mode == MODE_PROXY) {
 		s->proxy = true;
 		s->transparent = false;

@@ -16,6 +16,7 @@
 #define CONNS_TCP_STATES                                                                     \
 	(BIT(TCP_ESTABLISHED) | BIT(TCP_SYN_SENT) | BIT(TCP_SYN_RECV) | BIT(TCP_FIN_WAIT1) | \
 		BIT(TCP_FIN_WAIT2) | BIT(TCP_CLOSE_WAIT) | BIT(TCP_CLOSING) | BIT(TCP_LAST_ACK))
+
 /* What is asked for, and who is told. */
 struct conns_look {
 	conns_cb each;

@@ -9,6 +9,19 @@
 
 #include "tests/unit/control/load.h"
 
+/* A file, NULL for none, and an environment; nothing else. */
+static struct settings_source source_of(const char *yaml, const char *const *env)
+{
+	return (struct settings_source){.config_path = "egress.yaml",
+		.config_fd = yaml ? text_fd(yaml) : -1,
+		.policy_fd = -1,
+		.resolv_conf_fd = -1,
+		.deny_fd = -1,
+		.allow_fd = -1,
+		.log_skip_fd = -1,
+		.environ = (char *const *)(const void *)env};
+}
+
 /* With the variables of mode dns alone: see load_env's `bare`. */
 static struct settings *load_gate(const char *a, const char *b, struct outcome *o)
 {
@@ -164,14 +177,7 @@ static void test_the_mode_is_known_whatever_else_is_wrong(void **state)
 
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		const char *env[] = {rows[i].env, NULL};
-		struct settings_source src = {.config_path = "egress.yaml",
-			.config_fd = rows[i].yaml ? text_fd(rows[i].yaml) : -1,
-			.policy_fd = -1,
-			.resolv_conf_fd = -1,
-			.deny_fd = -1,
-			.allow_fd = -1,
-			.log_skip_fd = -1,
-			.environ = (char *const *)(const void *)env};
+		struct settings_source src = source_of(rows[i].yaml, env);
 
 		if (settings_mode_is_proxy(&src) != rows[i].proxy)
 			fail_msg("row %zu", i);
@@ -199,14 +205,7 @@ static void test_closed_settings_take_what_can_be_read(void **state)
 
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
 		const char *env[] = {rows[i].env, NULL};
-		struct settings_source src = {.config_path = "egress.yaml",
-			.config_fd = text_fd(rows[i].yaml),
-			.policy_fd = -1,
-			.resolv_conf_fd = -1,
-			.deny_fd = -1,
-			.allow_fd = -1,
-			.log_skip_fd = -1,
-			.environ = (char *const *)(const void *)env};
+		struct settings_source src = source_of(rows[i].yaml, env);
 		struct settings *s = settings_closed(&src);
 
 		if (!s->api || s->api_port != rows[i].port || s->log_level != rows[i].level ||
@@ -401,13 +400,7 @@ static void test_closed_settings_allow_nothing(void **state)
 	static const char *const env[] = {"OPENSANDBOX_EGRESS_HTTP_ADDR=127.0.0.1:9",
 		"OPENSANDBOX_EGRESS_RULES=" ALLOW_ALL, "EGRESS_READ_ONLY=maybe", NULL};
 	static const char *const bad[] = {"OPENSANDBOX_EGRESS_HTTP_ADDR=x", NULL};
-	struct settings_source src = {.config_fd = -1,
-		.policy_fd = -1,
-		.resolv_conf_fd = -1,
-		.deny_fd = -1,
-		.allow_fd = -1,
-		.log_skip_fd = -1,
-		.environ = (char *const *)(const void *)env};
+	struct settings_source src = source_of(NULL, env);
 	struct settings *s = settings_closed(&src);
 
 	assert_false(policy_default_allow(s->policy));
