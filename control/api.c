@@ -10,6 +10,7 @@
 
 #include <event2/event.h>
 
+#include "audit/client_uid.h"
 #include "base/arena.h"
 #include "base/log.h"
 #include "base/netaddr.h"
@@ -22,6 +23,16 @@
 struct slice api_call_method(const struct api_call *call)
 {
 	return slice_str(call->method);
+}
+
+struct slice api_call_query(const struct api_call *call)
+{
+	return strbuf_slice(&call->query);
+}
+
+uint32_t api_call_uid(const struct api_call *call)
+{
+	return call->uid;
 }
 
 struct slice api_call_body(const struct api_call *call)
@@ -188,6 +199,9 @@ struct api_call *api_begin(struct api_conn *c, const struct h1_head *h)
 	call->conn = c;
 	call->route = route;
 	call->is_head = slice_eq(h->method, SLICE("HEAD"));
+	call->uid = c->uid;
+	strbuf_init(&call->query, H1_TARGET_MAX);
+	strbuf_add(&call->query, t.query);
 	strbuf_init(&call->body, API_BODY_MAX);
 	call->body.wipe = true; /* it may hold keys */
 	/* h1 refuses longer ones */
@@ -260,6 +274,7 @@ struct api *api_new(
 	a->routes = routes;
 	a->n_routes = n_routes;
 	a->arg = arg;
+	a->diag_fd = client_uid_open();
 	TAILQ_INIT(&a->conns);
 	return a;
 }
@@ -325,6 +340,8 @@ void api_free(struct api *a)
 		REQUIRE(!c->call || c->state != API_CONN_CALL);
 		api_conn_free(c);
 	}
+	if (a->diag_fd >= 0)
+		(void)close(a->diag_fd);
 	explicit_bzero(a->in, sizeof(a->in));
 	free(a);
 }

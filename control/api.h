@@ -47,6 +47,11 @@ size_t api_busy(const struct api *a);
 /* --- for handlers --- */
 
 struct slice api_call_method(const struct api_call *call);
+/* What stands behind the `?` of the target, empty if nothing does. */
+struct slice api_call_query(const struct api_call *call);
+/* Linux user of the caller's socket, for the audit trail; AUDIT_UID_NONE: not known, as for every
+ * caller outside our network namespace. */
+uint32_t api_call_uid(const struct api_call *call);
 /* The content, whole; not changed by anybody but the handler; wiped after the answer. */
 struct slice api_call_body(const struct api_call *call);
 
@@ -54,6 +59,9 @@ struct slice api_call_body(const struct api_call *call);
  * status line are left out. */
 void api_answer(
 	struct api_call *call, int status, const char *phrase, const char *type, struct slice body);
+/* fields: whole lines ("Name: value\r\n") beside those that every answer has. */
+void api_answer_fields(
+	struct api_call *call, int status, const char *type, const char *fields, struct slice body);
 /* One object and a newline, as the replaced server writes it (`<`, `>` and `&` escaped). Takes the
  * reference. */
 void api_answer_json(struct api_call *call, int status, const char *phrase, json_t *doc);

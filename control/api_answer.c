@@ -29,6 +29,7 @@ static const char *api_phrase(int status)
 		{405, "Method Not Allowed"},
 		{408, "Request Timeout"},
 		{409, "Conflict"},
+		{410, "Gone"},
 		{412, "Precondition Failed"},
 		{413, "Content Too Large"},
 		{417, "Expectation Failed"},
@@ -147,22 +148,34 @@ void api_write_error(struct api_conn *c, int status, const char *code, const cha
 
 void api_call_free(struct api_call *call)
 {
+	strbuf_fini(&call->query);
 	strbuf_fini(&call->body);
 	free(call);
+}
+
+static void api_call_reply(struct api_call *call, struct api_reply *r)
+{
+	struct api_conn *c = call->conn;
+
+	r->is_head = call->is_head;
+	api_call_free(call);
+	if (!c)
+		return; /* nobody is there to read it */
+	c->call = NULL;
+	api_write(c, r);
+	api_conn_send(c);
 }
 
 void api_answer(
 	struct api_call *call, int status, const char *phrase, const char *type, struct slice body)
 {
-	struct api_conn *c = call->conn;
-	bool is_head = call->is_head;
+	api_call_reply(call, &(struct api_reply){status, phrase, type, "", body, false});
+}
 
-	api_call_free(call);
-	if (!c)
-		return; /* nobody is there to read it */
-	c->call = NULL;
-	api_write(c, &(struct api_reply){status, phrase, type, "", body, is_head});
-	api_conn_send(c);
+void api_answer_fields(
+	struct api_call *call, int status, const char *type, const char *fields, struct slice body)
+{
+	api_call_reply(call, &(struct api_reply){status, NULL, type, fields, body, false});
 }
 
 void api_answer_json(struct api_call *call, int status, const char *phrase, json_t *doc)

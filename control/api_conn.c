@@ -13,6 +13,8 @@
 
 #include <event2/event.h>
 
+#include "audit/client_uid.h"
+#include "audit/event.h"
 #include "base/arena.h"
 #include "base/err.h"
 #include "control/api_int.h"
@@ -190,6 +192,16 @@ static void api_conn_used(struct api_conn *c, size_t n)
 	c->scanned = 0;
 }
 
+/* As for clients of the proxy: a socket that changed hands since it was accepted has no user. */
+static void api_conn_check_uid(struct api_conn *c)
+{
+	if (c->uid_checked)
+		return;
+	c->uid_checked = true;
+	if (c->uid != AUDIT_UID_NONE && client_uid_find(c->api->diag_fd, c->fd, NULL) != c->uid)
+		c->uid = AUDIT_UID_NONE;
+}
+
 /* c may be gone when one of these returns. */
 static void api_conn_head(struct api_conn *c)
 {
@@ -312,6 +324,7 @@ static void api_conn_receive(struct api_conn *c)
 		api_conn_free(c);
 		return;
 	}
+	api_conn_check_uid(c);
 	strbuf_add(&c->in, slice_make(a->in, (size_t)n));
 	explicit_bzero(a->in, (size_t)n);
 	api_conn_run(c);
@@ -374,6 +387,7 @@ void api_conn_new(struct api *a, int fd, bool local)
 	c->api = a;
 	c->fd = fd;
 	c->local = local;
+	c->uid = local ? client_uid_find(a->diag_fd, fd, NULL) : AUDIT_UID_NONE;
 	strbuf_init(&c->in, API_AHEAD_MAX);
 	strbuf_init(&c->out, API_ANSWER_MAX);
 	c->in.wipe = c->out.wipe = true;

@@ -40,6 +40,8 @@ struct api_call {
 	struct api_conn *conn; /* NULL: it went away */
 	const struct api_route *route;
 	char method[H1_METHOD_MAX + 1];
+	struct strbuf query;
+	uint32_t uid;
 	struct strbuf body;
 	bool is_head;
 };
@@ -49,9 +51,11 @@ struct api_conn {
 	struct api *api;
 	int fd;
 	enum api_conn_state state;
-	bool local;   /* from this network namespace, where the sandbox is */
-	bool trusted; /* has shown the token */
-	bool running; /* inside api_conn_run */
+	bool local;       /* from this network namespace, where the sandbox is */
+	bool trusted;     /* has shown the token */
+	bool running;     /* inside api_conn_run */
+	uint32_t uid;     /* of the caller's socket; AUDIT_UID_NONE */
+	bool uid_checked; /* asked again at the first byte */
 	bool keep_alive;
 	bool http_1_0;
 	bool begun; /* some of a head is there */
@@ -81,6 +85,7 @@ struct api {
 	size_t n_conns;
 	struct api_listener listeners[API_LISTENERS_MAX];
 	size_t n_listeners;
+	int diag_fd; /* sock_diag; -1: users are not known */
 	bool draining;
 	char in[API_IN_BYTES];
 };

@@ -4,9 +4,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "audit/client_uid.h"
 #include "base/arena.h"
 #include "base/map.h"
-#include "proxy/client_uid.h"
 #include "proxy/listener.h"
 #include "proxy/session.h"
 #include "proxy/upstream.h"

@@ -9,10 +9,10 @@
 #include <event2/event.h>
 
 #include "audit/audit.h"
+#include "audit/client_uid.h"
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "proxy/client_uid.h"
 #include "proxy/intercept.h"
 #include "proxy/tunnel.h"
 #include "proxy/upstream.h"
@@ -65,13 +65,21 @@ static void session_linger(struct session *s)
 		session_free(s, REASON_CLIENT_CLOSED);
 }
 
+/* A redirect changed where the connection arrived, not where the client's socket points to. */
+static uint32_t session_find_uid(const struct session *s)
+{
+	struct client_uid_to to = {.addr = s->origdst, .port = s->port};
+
+	return client_uid_find(s->px->diag_fd, s->conn.fd, s->has_origdst ? &to : NULL);
+}
+
 /* The uid is asked at accept, and again at the first byte: a socket that changed hands has none. */
 static void session_check_uid(struct session *s)
 {
 	if (s->uid_checked)
 		return;
 	s->uid_checked = true;
-	if (s->uid != AUDIT_UID_NONE && client_uid_find(s->px->diag_fd, s->conn.fd) != s->uid)
+	if (s->uid != AUDIT_UID_NONE && session_find_uid(s) != s->uid)
 		s->uid = AUDIT_UID_NONE;
 }
 
@@ -182,7 +190,6 @@ struct session *session_new(struct proxy *px, int fd, const struct sockaddr_stor
 	h1_client_init(&s->h1, s);
 	event_assign(&s->silence, px->base, -1, 0, on_session_silent, s);
 	deadline_add(&px->deadlines, &s->deadline, on_session_late, s);
-	s->uid = client_uid_find(px->diag_fd, fd);
 	TAILQ_INSERT_TAIL(&px->sessions, s, link);
 	px->n_sessions++;
 	upstream_make_room(px);
@@ -198,6 +205,7 @@ struct session *session_new(struct proxy *px, int fd, const struct sockaddr_stor
 		session_move(s, SESSION_PEEK);
 		event_add(&s->silence, &wait);
 	}
+	s->uid = session_find_uid(s);
 	return s;
 }
 

@@ -9,8 +9,8 @@
 
 #include <event2/event.h>
 
+#include "audit/client_uid.h"
 #include "audit/event.h"
-#include "proxy/client_uid.h"
 #include "proxy/listener.h"
 #include "proxy/origdst.h"
 #include "tests/unit/proxy/bed.h"
@@ -257,10 +257,10 @@ static void test_uid_of_a_client(void **state)
 	wait_for_sessions(1);
 	s = TAILQ_FIRST(&bed->px->sessions);
 	assert_int_equal(s->uid, getuid());
-	assert_int_equal(client_uid_find(diag, s->conn.fd), getuid());
-	assert_int_equal(client_uid_find(-1, s->conn.fd), AUDIT_UID_NONE);
-	assert_int_equal(client_uid_find(diag, listen_fd), AUDIT_UID_NONE);
-	assert_int_equal(client_uid_find(diag, -1), AUDIT_UID_NONE);
+	assert_int_equal(client_uid_find(diag, s->conn.fd, NULL), getuid());
+	assert_int_equal(client_uid_find(-1, s->conn.fd, NULL), AUDIT_UID_NONE);
+	assert_int_equal(client_uid_find(diag, listen_fd, NULL), AUDIT_UID_NONE);
+	assert_int_equal(client_uid_find(diag, -1, NULL), AUDIT_UID_NONE);
 	close(diag);
 }
 
@@ -275,11 +275,11 @@ static void test_uid_of_a_closed_client_is_not_known(void **state)
 	connect_clients(0, 1);
 	fd = __real_accept4(listen_fd, NULL, NULL, 0);
 	assert_true(fd >= 0);
-	assert_int_equal(client_uid_find(diag, fd), getuid());
+	assert_int_equal(client_uid_find(diag, fd, NULL), getuid());
 	close(clients[0]);
 	clients[0] = -1;
 	bed_settle(bed);
-	assert_int_equal(client_uid_find(diag, fd), AUDIT_UID_NONE);
+	assert_int_equal(client_uid_find(diag, fd, NULL), AUDIT_UID_NONE);
 	close(fd);
 	close(diag);
 }
