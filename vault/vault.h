@@ -36,11 +36,19 @@ struct vault_rules {
 struct vault *vault_new(struct secmem *mem);
 void vault_free(struct vault *v);
 
-/* POST: the vault must be absent (-EEXIST). doc: JSON text in memory of the caller, who wipes it.
- * E_VALUE, E_SYNTAX, E_UNKNOWN (unknown field), E_LIMIT (too large), E_FULL (no locked memory
- * left): nothing changed, the message never quotes a value. 0: revision 1 is published. */
+/* POST: the vault must be absent (-EEXIST, unless doc cannot even be read). doc: JSON text in
+ * memory of the caller, who wipes it. E_VALUE, E_SYNTAX, E_UNKNOWN (unknown field), E_LIMIT (too
+ * large), E_FULL (no locked memory left): nothing changed, the message never quotes a value. 0:
+ * revision 1 is published. */
 CHECKED int vault_create(
 	struct vault *v, struct slice doc, const struct vault_rules *rules, struct errmsg *msg);
+/* PATCH (reference 1.7): deletes, then replaces, then adds, on a copy; the revision goes up by 1,
+ * whatever the mutation says. -ENOENT: there is no vault; -ESTALE: its expectedRevision is not the
+ * one in force; else as vault_create. */
+CHECKED int vault_patch(
+	struct vault *v, struct slice doc, const struct vault_rules *rules, struct errmsg *msg);
+/* DELETE: -ENOENT, or there is no vault any more, and the next one begins with revision 1. */
+CHECKED int vault_delete(struct vault *v, struct errmsg *msg);
 /* The whole content from a file (EGRESS_VAULT_FILE, shape of POST), at start and again when the
  * file changed: replaces what is there, revision goes up by 1. */
 CHECKED int vault_load(

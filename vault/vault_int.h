@@ -100,6 +100,20 @@ CHECKED int vault_view_resolve(struct vault_view *view, struct errmsg *msg);
 /* Builds the indexes and what is searched. E_FULL, E_LIMIT. */
 CHECKED int vault_view_compile(struct vault_view *view, struct errmsg *msg);
 const struct credential *vault_view_credential(const struct vault_view *view, struct slice name);
+const struct binding *vault_view_binding(const struct vault_view *view, struct slice name);
+
+/* --- vault_patch.c --- */
+
+/* Of a mutation: what the caller thinks is in force. */
+struct vault_expected {
+	bool given;
+	int64_t revision;
+};
+
+/* Fills the empty view, whose revision is set, with what is left of old (NULL: there is no vault)
+ * and what the mutation brings. As vault_json_decode. */
+CHECKED int vault_patch_decode(struct slice doc, const struct vault_view *old,
+	struct vault_view *view, struct vault_expected *expected, struct errmsg *msg);
 
 /* --- vault_check.c --- */
 CHECKED int vault_rules_check(

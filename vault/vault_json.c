@@ -244,7 +244,7 @@ static int vault_json_revision(struct json_reader *r, const json_t *value, uint6
 	return 0;
 }
 
-static int vault_json_credential(struct json_reader *r, const json_t *value, struct credential *out)
+int vault_json_credential(struct json_reader *r, const json_t *value, struct credential *out)
 {
 	struct json_field f[] = {
 		{"name", JSON_STRING, NULL},
@@ -319,26 +319,33 @@ static json_t *vault_json_load(struct slice doc, struct errmsg *msg)
 	return root;
 }
 
-int vault_json_decode(
-	struct slice doc, enum vault_json_kind kind, struct vault_view *view, struct errmsg *msg)
+int vault_json_read(struct slice doc, struct json_reader *r,
+	int (*read)(struct json_reader *r, const json_t *root))
 {
-	struct json_reader r = {kind, view, msg};
 	json_malloc_t old_malloc;
 	json_free_t old_free;
 	json_t *root;
 	int ret;
 
-	if (doc.len > VAULT_DOC_MAX && kind != VAULT_JSON_BLOB)
-		return errmsg_set(msg, E_LIMIT, "%zu bytes; a vault document has at most %u",
+	if (doc.len > VAULT_DOC_MAX && r->kind != VAULT_JSON_BLOB)
+		return errmsg_set(r->msg, E_LIMIT, "%zu bytes; a vault document has at most %u",
 			doc.len, VAULT_DOC_MAX);
-	ret = vault_json_walk(doc, msg);
+	ret = vault_json_walk(doc, r->msg);
 	if (ret < 0)
 		return ret;
 	json_get_alloc_funcs(&old_malloc, &old_free);
 	json_set_alloc_funcs(wiped_alloc, wiped_free);
-	root = vault_json_load(doc, msg);
-	ret = root ? vault_json_tree(&r, root) : E_SYNTAX;
+	root = vault_json_load(doc, r->msg);
+	ret = root ? read(r, root) : E_SYNTAX;
 	json_decref(root);
 	json_set_alloc_funcs(old_malloc, old_free);
 	return ret;
+}
+
+int vault_json_decode(
+	struct slice doc, enum vault_json_kind kind, struct vault_view *view, struct errmsg *msg)
+{
+	struct json_reader r = {kind, view, msg};
+
+	return vault_json_read(doc, &r, vault_json_tree);
 }

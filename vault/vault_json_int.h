@@ -1,5 +1,5 @@
 /* Reading jansson's tree strictly: shared by vault_json.c (document, credentials) and
- * vault_json_binding.c. Messages name fields, never a value of a credential. */
+ * vault_json_binding.c and vault_patch.c. Messages name fields, never a value of a credential. */
 #pragma once
 
 #include <jansson.h>
@@ -20,6 +20,9 @@ struct json_field {
 	const json_t *value;
 };
 
+/* Bounds and parses doc, and lets read look at the tree, every block of which is wiped. */
+CHECKED int vault_json_read(struct slice doc, struct json_reader *r,
+	int (*read)(struct json_reader *r, const json_t *root));
 /* Fills the values. E_UNKNOWN for any other field, E_SYNTAX for a value of another type. */
 CHECKED int json_fields_read(
 	const json_t *object, struct json_field *fields, size_t n, struct errmsg *msg);
@@ -32,6 +35,9 @@ CHECKED int json_texts_read(struct json_reader *r, const json_t *list, const cha
 /* A name: trimmed, not blank, no control byte, at most CREDENTIAL_NAME_MAX bytes. */
 CHECKED int json_name_read(
 	struct json_reader *r, const json_t *value, const char *what, struct slice *out);
+
+CHECKED int vault_json_credential(
+	struct json_reader *r, const json_t *value, struct credential *out);
 
 /* --- vault_json_binding.c --- */
 CHECKED int vault_json_binding(struct json_reader *r, const json_t *value, struct binding *out);

@@ -99,6 +99,13 @@ const struct credential *vault_view_credential(const struct vault_view *view, st
 	return view_credential_find(view, name);
 }
 
+const struct binding *vault_view_binding(const struct vault_view *view, struct slice name)
+{
+	const struct binding key = {.name = name};
+
+	return bsearch(&key, view->bindings, view->n_bindings, sizeof(key), view_binding_compare);
+}
+
 /* What a binding does with a credential, beside using it. */
 struct view_use {
 	bool in_header;
