@@ -415,8 +415,8 @@ bool settings_mode_is_proxy(const struct settings_source *src)
 
 struct settings *settings_closed(const struct settings_source *src)
 {
-	static const enum setting_id ids[] = {
-		SETTING_API_ADDR, SETTING_PROXY_ADDR, SETTING_LOG_LEVEL, SETTING_SANDBOX_ID};
+	static const enum setting_id ids[] = {SETTING_API_ADDR, SETTING_PROXY_ADDR,
+		SETTING_LOG_LEVEL, SETTING_SANDBOX_ID, SETTING_TOKEN, SETTING_AUDIT};
 	struct settings *s = settings_read_some(src, ids, ARRAY_LEN(ids));
 	struct errmsg msg;
 
@@ -425,7 +425,6 @@ struct settings *settings_closed(const struct settings_source *src)
 	s->intercept = INTERCEPT_OFF;
 	s->user_policy = policy_new(false, NULL, 0);
 	s->policy = policy_ref(s->user_policy);
-	s->audit_stdout = true;
 	s->dns_probe = xstrdup("");
 	REQUIRE(write_hosts_decode(SLICE_EMPTY, &s->write_hosts, &msg) == 0);
 	REQUIRE(write_hosts_decode(SLICE_EMPTY, &s->pass_through, &msg) == 0);

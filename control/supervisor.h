@@ -18,6 +18,10 @@ enum supervisor_exit {
 #define SUPERVISOR_STOP_MS 8000      /* for a worker to end; Docker gives us 10 s in all */
 #define SUPERVISOR_BACKOFF_MS 100    /* after a worker that died before it was ready */
 #define SUPERVISOR_BACKOFF_MAX 5000u /* doubled up to this */
+/* Workers that end one after the other, none after a longer life: then egress closes. Somebody may
+ * be trying what makes it end. */
+#define SUPERVISOR_CRASHES_MAX 10
+#define SUPERVISOR_LIVED_MS 10000
 
 /* Runs until it is told to stop. config_path may be NULL. */
 int supervisor_run(const char *config_path, char *const *env);

@@ -55,9 +55,12 @@ struct supervisor {
 	int ca_error;        /* 0, or why it cannot be put there */
 
 	int signal_fd;
-	int control_fd; /* -1: no worker, or it has closed its end */
-	pid_t worker;   /* 0: none */
-	bool ready;     /* this worker has said so */
+	int control_fd;     /* -1: no worker, or it has closed its end */
+	pid_t worker;       /* 0: none */
+	uint64_t worker_at; /* clock_mono_ms of its start */
+	unsigned
+		n_crashes; /* in a row: each of a worker that lived less than SUPERVISOR_LIVED_MS */
+	bool ready;        /* this worker has said so */
 	bool ever_ready;
 	bool stopping;
 	uint32_t backoff_ms; /* for the next one that dies before it is ready */
@@ -123,6 +126,9 @@ void supervisor_probe_end(struct supervisor *s, int status);
 /* Instead of supervisor_start, or after it: only /healthz is served, with the cause, and the rules
  * let nothing out (design 2). 0, or an exit code where not even that can be done. */
 CHECKED int supervisor_start_closed(struct supervisor *s, const char *cause);
+/* The same after SUPERVISOR_CRASHES_MAX of n_crashes, with the audit trail; status is of the last
+ * one. Called again when the workers that serve it end as well: without the trail. */
+CHECKED int supervisor_start_crashed(struct supervisor *s, int status);
 
 /* supervisor_ca.c */
 

@@ -124,6 +124,7 @@ static int supervisor_start_worker(struct supervisor *s)
 	}
 	(void)close(pair[1]);
 	s->control_fd = pair[0];
+	s->worker_at = clock_mono_ms();
 	s->ready = false;
 	s->vault_sent = 0; /* START counts by READY */
 	/* The packet waits in the socket until the worker reads it. */
@@ -170,6 +171,15 @@ void supervisor_tell_code(const struct supervisor *s, enum control_type type, in
 	supervisor_kill(s, SIGKILL);
 }
 
+/* True if it is time to close. A developer's proxy, which guards nobody, goes on trying. */
+static bool supervisor_count_crash(struct supervisor *s)
+{
+	const bool lived = clock_mono_ms() - s->worker_at >= SUPERVISOR_LIVED_MS;
+
+	s->n_crashes = lived ? 1 : s->n_crashes + 1;
+	return s->n_crashes >= SUPERVISOR_CRASHES_MAX && s->settings->mode != MODE_PROXY;
+}
+
 /* What to do about a worker that is gone: an exit code for the program, or -1 to go on. */
 int supervisor_on_worker_end(struct supervisor *s, int status)
 {
@@ -195,7 +205,14 @@ int supervisor_on_worker_end(struct supervisor *s, int status)
 		ret = supervisor_start_closed(s, "the worker cannot start: its log says why");
 		return ret == 0 ? -1 : ret;
 	}
-	if (s->ready) {
+	if (supervisor_count_crash(s)) {
+		ret = supervisor_start_crashed(s, status);
+		if (ret != 0)
+			return ret;
+	}
+	if (s->closed) {
+		s->restart_at = clock_mono_ms() + SUPERVISOR_BACKOFF_MS;
+	} else if (s->ready) {
 		s->restart_at = 0;
 	} else {
 		s->restart_at = clock_mono_ms() + s->backoff_ms;

@@ -1,5 +1,6 @@
-/* A worker of a start that cannot succeed: it says why on /healthz, and the kernel lets nothing
- * out. No proxy, no DNS, no vault. Before it: supervisor_closed.c; after it: nothing. */
+/* A worker of a start that cannot succeed, or after too many crashes: it says why on /healthz, and
+ * the kernel lets nothing out. No proxy, no DNS, no vault. After crashes it ends what the workers
+ * before left open in the audit trail. Before it: supervisor_closed.c; after it: nothing. */
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -9,6 +10,7 @@
 #include "base/log.h"
 #include "base/proc.h"
 #include "control/api.h"
+#include "control/areas.h"
 #include "control/worker_int.h"
 #include "nft/guard_client.h"
 
@@ -86,6 +88,27 @@ static void closed_cause(struct worker *w)
 	strbuf_fini(&text);
 }
 
+/* Where there is one: slots that are open become lines, and what no sink has yet is written. */
+static void closed_trail(struct worker *w)
+{
+	const struct settings *s = w->settings;
+	struct errmsg msg = {""};
+	int ret;
+
+	if (!w->start.plain)
+		return;
+	ret = audit_open(w->start.plain + AREA_PLAIN_AUDIT,
+		slice_str(s->sandbox_id ? s->sandbox_id : ""), w->start.roles.fd[ROLE_AUDIT],
+		s->audit_stdout, &w->audit, &msg);
+	if (ret < 0) {
+		log_error("worker", "the audit trail: %s", msg.text);
+		return;
+	}
+	w->start.roles.fd[ROLE_AUDIT] = -1; /* the trail's now */
+	audit_start(w->audit, w->base);
+	worker_note(w, AUDIT_START, REASON_INTERRUPTED, health_cause(&w->health));
+}
+
 static void closed_listen(struct worker *w)
 {
 	static const struct api_route routes[] = {{"/healthz", NULL, true, on_closed_healthz}};
@@ -100,6 +123,8 @@ static void closed_listen(struct worker *w)
 static void closed_close(struct worker *w)
 {
 	api_free(w->api);
+	if (w->audit)
+		audit_close(w->audit);
 	guard_client_free(w->gate.guard);
 	if (w->on_control)
 		event_free(w->on_control);
@@ -119,6 +144,7 @@ int worker_closed_main(struct worker *w)
 	REQUIRE(w->base != NULL);
 	w->gate.cgroup_id = worker_cgroup();
 	closed_cause(w);
+	closed_trail(w);
 	closed_listen(w);
 	if (w->start.roles.fd[ROLE_GUARD] >= 0)
 		closed_guard(w, &w->start.roles.fd[ROLE_GUARD]);

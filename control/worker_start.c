@@ -52,8 +52,15 @@ int worker_receive_start(int control_fd, struct worker_start *out, struct errmsg
 		goto fail;
 	}
 	worker_start_source(out);
-	if (out->roles.fd[ROLE_CAUSE] >= 0)
+	if (out->roles.fd[ROLE_CAUSE] >= 0 && out->roles.fd[ROLE_AREA_PLAIN] < 0)
 		return 0; /* nothing is kept from a start that cannot succeed */
+	if (out->roles.fd[ROLE_CAUSE] >= 0) {
+		ret = worker_start_map(out->roles.fd[ROLE_AREA_PLAIN], ROLE_AREA_PLAIN,
+			out->plain_len, &out->plain, msg);
+		if (ret < 0)
+			goto fail;
+		return 0;
+	}
 	ret = worker_start_map(out->roles.fd[ROLE_AREA_SECRET], ROLE_AREA_SECRET, out->secret_len,
 		&out->secret, msg);
 	if (ret < 0)

@@ -33,6 +33,7 @@ AGAIN_S = 10          # until everything works again after a kill
 FREEZE_S = 20
 ROUNDS = 3            # kills of one process at one moment
 MOMENTS = 10          # of one change, in which a process is killed
+LIVED_S = 10.5        # a worker that lived so long begins another row: ten in a row close egress
 MANY = 4000           # rules of the policy that is changed to and fro
 DISK = 256 << 10
 
@@ -309,6 +310,8 @@ def killed_during_a_change(bed, name):
     takes = time.monotonic() - begin
     with attacked(bed, f"{name} during a change of policy"):
         for i in range(MOMENTS):
+            if name == "worker" and i == MOMENTS // 2:
+                time.sleep(LIVED_S)
             before, answer = bed.policy(), []
             new = other_policy(MANY - 2 - 2 * i)
 

@@ -29,6 +29,7 @@ GREEN_S = 8.0
 NET_RAW = 13
 HOOKS_MAX = 1024  # of one device in the kernel
 LAUNCH_S = 6
+CRASHES = 10  # in a row, then egress closes
 
 SAY = """
 u = socket.socket({family}, socket.SOCK_DGRAM)
@@ -534,6 +535,42 @@ s = socket.create_connection(({addr!r}, 80), 5)
 s.sendall(b"GET /slow HTTP/1.1\\r\\nHost: read.test\\r\\nRange: bytes=0-120000\\r\\n\\r\\n")
 s.settimeout(8)
 got = b""
+def crash(bed, times):
+    """Each worker is ended as soon as it is there."""
+    last = None
+    for _ in range(times):
+        last = until(lambda old=last: child(bed, "egress-worker") not in (None, old) and
+                     child(bed, "egress-worker"), "another worker", 5)
+        os.kill(last, signal.SIGKILL)
+    until(lambda: child(bed, "egress-worker") not in (None, last), "another worker", 5)
+
+
+def case_closed_after_ten_crashes(bed):
+    control(bed)
+    bed.protect()
+    want(leaks(bed, "before"), 5, "datagrams to an allowed address")
+    crash(bed, CRASHES - 1)
+    until(lambda: bed.health()[0] == 200, f"green after {CRASHES - 1} crashes", GREEN_S)
+    want(leaks(bed, "nine"), 5, "datagrams to an allowed address after them")
+    crash(bed, 1)
+    code, why = until(lambda: bed.health()[0] == 503 and bed.health(), "red", GREEN_S)
+    print(f"  {why}")
+    want((code, f"ended {CRASHES} times in a row, the last time by signal 9" in why), (503, True), why)
+    until(lambda: leaks(bed, "crashed") == 0, "nothing gets out", 2)
+    want(bed.ask("GET", "/policy")[0], 404, "/policy")
+    want(f"egress: closed: {why}" in bed.output(), True, "the cause on stdout")
+    lines = until(lambda: [x for x in bed.lines() if x["rule"] and x["rule"].startswith(
+        f"the worker ended {CRASHES} times")] and bed.lines(), "a line on record", 3)
+    want([x["seq"] for x in lines], list(range(1, len(lines) + 1)), "the trail")
+    crash(bed, CRASHES)  # of the workers that serve it: now without the trail
+    until(lambda: "without the plain area" in bed.output(), "the trail is given up", 5)
+    until(lambda: bed.health() == (503, why), "the same cause", 5)
+    want(leaks(bed, "crashed again"), 0, "datagrams that get out")
+    bed.process.terminate()
+    want(bed.process.wait(20), 0, "exit code")
+    bed.process = None
+
+
 while len(got) < 1000:
     got += s.recv(65536)
 """
