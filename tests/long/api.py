@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""docs/egress-api.yaml against the running program: schemathesis makes requests from it, good ones and
+bad ones, one after the other and along its links, and judges each answer by it.
+
+A case holds if no answer is a 5xx or another than the document says, if there were enough requests, and
+if enough of each operation were answered 2xx: a server that refuses everything breaks no schema.
+schemathesis is installed from PyPI, pinned by api-requirements.txt, into the folder of the run; what
+it needs to know besides the document is in api_hooks.py. API_EXAMPLES changes how many requests each
+operation gets in each pass. Bed: e2e/apibed.py.
+"""
+import json
+import os
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "e2e"))
+import apibed  # noqa: E402
+from apibed import SRC, TOKEN, Failed, Skip, running, want  # noqa: E402
+
+DOCUMENT = os.path.join(SRC, "docs", "egress-api.yaml")
+CASES_MIN, GOOD_MIN = 5000, 30  # in all; percent of each operation
+EXAMPLES = int(os.environ.get("API_EXAMPLES", "500"))
+SECONDS_MAX = 1500
+# /healthz answers every method alike. /policy reads JSON as leniently as the replaced image does.
+CONFIG = """
+[[operations]]
+include-path = "/healthz"
+checks.unsupported_method.enabled = false
+
+[[operations]]
+include-path = "/policy"
+checks.negative_data_rejection.enabled = false
+"""
+
+
+def installed():
+    """The program st, installed if it was not."""
+    folder = os.path.join(os.environ.get("API_VENV") or os.path.join(apibed.TOP[0], "venv"))
+    program = os.path.join(folder, "bin", "st")
+    if not os.path.exists(program):
+        needs = os.path.join(HERE, "api-requirements.txt")
+        for cmd in ([sys.executable, "-m", "venv", folder],
+                    [os.path.join(folder, "bin", "pip"), "install", "-q", "-r", needs]):
+            p = subprocess.run(cmd, capture_output=True, text=True, timeout=600, check=False)
+            if p.returncode != 0:
+                raise Failed(f"{cmd[:3]}: {p.stderr[-800:]}")
+    return program
+
+
+def explored(e, name, *args):
+    """One pass over all operations. {operation: {status: count}}; what it found, or nothing."""
+    folder = os.path.join(e.top, name)
+    os.mkdir(folder)
+    config, counts = os.path.join(folder, "config.toml"), os.path.join(folder, "counts")
+    with open(config, "w") as f:
+        f.write(CONFIG)
+    url = f"http://127.0.0.1:{e.port}"
+    env = {**os.environ, "API_URL": url, "API_TOKEN": TOKEN, "API_COUNTS": counts,
+           "SCHEMATHESIS_HOOKS": "api_hooks", "PYTHONPATH": HERE, "NO_COLOR": "1"}
+    with open(os.path.join(folder, "said"), "w+") as said:
+        p = subprocess.run([installed(), "--config-file", config, "run", DOCUMENT, "--url", url,
+                            "-H", f"OPENSANDBOX-EGRESS-AUTH: {TOKEN}", "--seed", "6",
+                            "--continue-on-failure", "--suppress-health-check", "all", *args],
+                           env=env, cwd=folder, stdout=said, stderr=said, timeout=SECONDS_MAX,
+                           check=False)
+        said.seek(0)
+        text = said.read()
+    if not os.path.exists(counts):
+        raise Failed(f"{name}: {text[-1500:]}")
+    with open(counts) as f:
+        return json.load(f), "" if p.returncode == 0 else f"{name}: {text[-6000:]}"
+
+
+def judged(found, wrong):
+    """Prints one line an operation; fails when there were too few, or too few good ones."""
+    total, poor, broken = 0, [], []
+    for operation, statuses in sorted(found.items()):
+        n = sum(statuses.values())
+        good = 100 * sum(c for s, c in statuses.items() if s[0] == "2") // n
+        total += n
+        poor += [operation] if good < GOOD_MIN else []
+        broken += [f"{operation}: {s}" for s in statuses if s[0] == "5"]
+        shown = " ".join(f"{s}:{c}" for s, c in sorted(statuses.items()))
+        print(f"  {operation:50} {n:6} {good:4}% {shown}", flush=True)
+    print(f"  cases={total}", flush=True)
+    want([broken, wrong], [[], []], "5xx, and what the document does not say")
+    want([poor, total >= CASES_MIN], [[], True], f"rarely 2xx, {total} in all")
+
+
+def every_operation():
+    import yaml
+    with open(DOCUMENT) as f:
+        paths = yaml.safe_load(f)["paths"]
+    return {f"{method.upper()} {path}" for path, item in paths.items() for method in item
+            if method in ("get", "put", "post", "delete", "patch")}
+
+
+def case_schemathesis_in_mode_proxy():
+    found, wrong = {}, []
+    with running(OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT="true") as e:
+        for name, args in (("good", ("--mode", "positive", "-n", str(EXAMPLES))),
+                           ("any", ("--mode", "all", "-n", str(EXAMPLES // 8)))):
+            counts, said = explored(e, name, *args)
+            wrong += [said] if said else []
+            for operation, statuses in counts.items():
+                mine = found.setdefault(operation, {})
+                for status, n in statuses.items():
+                    mine[status] = mine.get(status, 0) + n
+        want(e.call("GET", "/healthz", token=False).body, b"ok", "it is well afterwards")
+    want(sorted(every_operation() - set(found)), [], "operations that were not asked")
+    judged(found, wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(apibed.main(globals()))
