@@ -109,10 +109,14 @@ static bool watch_is_lost(const struct guard_state *s)
 
 void worker_watch_gone(struct worker *w)
 {
-	log_error("worker", "the guard is gone; the kernel's rules stay");
-	health_set(&w->health, HEALTH_GUARD, HEALTH_FAILED,
-		"the guard is gone (CAP_NET_ADMIN, nf_tables? its log says why)");
-	worker_note(w, AUDIT_GUARD, REASON_INTERRUPTED, "the guard is gone");
+	const bool silent = guard_client_is_silent(w->gate.guard);
+	const char *why = silent ? "the guard is silent" : "the guard is gone";
+
+	log_error("worker", "%s; the kernel's rules stay", why);
+	health_set(&w->health, HEALTH_GUARD, HEALTH_FAILED, "%s (%s)", why,
+		silent ? "stopped, or stuck in the kernel"
+		       : "CAP_NET_ADMIN, nf_tables? its log says why");
+	worker_note(w, AUDIT_GUARD, REASON_INTERRUPTED, why);
 	w->gate.red_until_ms = clock_mono_ms() + WATCH_SEEN_MS;
 	/* It may be there and not answer. */
 	if (control_send_code(w->control_fd, CONTROL_GUARD, w->gate.n_guards) < 0)

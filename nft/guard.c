@@ -41,7 +41,10 @@ static int guard_send(struct guard *g, const void *m, size_t len, int flags)
 	do {
 		n = send(g->worker_fd, m, len, MSG_NOSIGNAL | flags);
 	} while (n < 0 && errno == EINTR);
-	return n < 0 ? -errno : 0;
+	if (n < 0)
+		return -errno;
+	g->beat_at = clock_mono_ms() + GUARD_BEAT_MS;
+	return 0;
 }
 
 static int guard_answer(struct guard *g, uint32_t id, int err)
@@ -455,6 +458,17 @@ static int guard_send_flows(struct guard *g)
 	return 0;
 }
 
+/* Where nothing else told the worker that we live. */
+static int guard_beat(struct guard *g)
+{
+	const struct guard_head m = {.type = GUARD_BEAT};
+	int ret;
+
+	/* A worker that is stopped reads later; waiting for it would end our own watch. */
+	ret = guard_send(g, &m, sizeof(m), MSG_DONTWAIT);
+	return ret == -EAGAIN ? 0 : ret;
+}
+
 static int guard_on_time(struct guard *g)
 {
 	const uint64_t now = clock_mono_ms();
@@ -470,6 +484,8 @@ static int guard_on_time(struct guard *g)
 		if (g->flows)
 			ret = guard_send_flows(g);
 	}
+	if (ret == 0 && now >= g->beat_at)
+		ret = guard_beat(g);
 	return ret;
 }
 

@@ -40,6 +40,7 @@ struct guard {
 	struct guard_state state;
 	uint64_t flows_at; /* clock_mono_ms of the next report */
 	uint64_t watch_at;
+	uint64_t beat_at; /* later for each message that was sent */
 };
 
 /* Descriptors and sockets are set by the caller (guard_main.c); the rest is zero. Returns when the

@@ -15,6 +15,7 @@
 #include <event2/event.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 
 struct guard_call {
 	TAILQ_ENTRY(guard_call) entry;
@@ -34,7 +35,7 @@ struct guard_client {
 	int fd;
 	struct event *readable;
 	struct event *writable;
-	struct event *stall; /* runs while something waits for the guard */
+	struct event *stall; /* anew at each sign of life */
 	struct event *gone;  /* tells of the loss from the loop */
 	struct guard_client_events events;
 	void *arg;
@@ -43,7 +44,9 @@ struct guard_client {
 	size_t n_calls;
 	uint32_t last_id;
 	struct guard_state state;
+	uint64_t heard_ms; /* when stall began to run */
 	bool lost;
+	bool silent;   /* that is why */
 	unsigned busy; /* callbacks of the owner that run; who may free us in one */
 	bool dead;     /* freed meanwhile: the last of them lets the memory go */
 };
@@ -62,23 +65,15 @@ static void guard_client_lose(struct guard_client *g)
 	event_active(g->gone, EV_TIMEOUT, 0);
 }
 
-/* The guard has GUARD_CLIENT_STALL_MS for the next sign of life while anything waits. */
+/* The guard has GUARD_CLIENT_STALL_MS for the next sign of life. Only what comes from it counts: a
+ * new call must not give a stopped guard more time. */
 static void guard_client_watch(struct guard_client *g)
 {
 	const struct timeval limit = {
 		GUARD_CLIENT_STALL_MS / 1000, (GUARD_CLIENT_STALL_MS % 1000) * 1000};
 
-	if (g->n_calls > 0 || !STAILQ_EMPTY(&g->packets))
-		(void)event_add(g->stall, &limit);
-	else
-		(void)event_del(g->stall);
-}
-
-/* A new call must not give a stopped guard more time. */
-static void guard_client_watch_start(struct guard_client *g)
-{
-	if (!g->lost && !event_pending(g->stall, EV_TIMEOUT, NULL))
-		guard_client_watch(g);
+	g->heard_ms = clock_mono_ms();
+	(void)event_add(g->stall, &limit);
 }
 
 static struct guard_call *guard_client_take_call(struct guard_client *g)
@@ -129,7 +124,14 @@ static void on_gone(evutil_socket_t fd, short what, void *arg)
 
 static void on_stall(evutil_socket_t fd, short what, void *arg)
 {
-	guard_client_lose(arg);
+	struct guard_client *g = arg;
+
+	if (clock_mono_ms() - g->heard_ms > GUARD_CLIENT_STALL_MS + GUARD_CLIENT_LATE_MS) {
+		guard_client_watch(g);
+		return;
+	}
+	g->silent = true;
+	guard_client_lose(g);
 }
 
 /* True if the client is gone or freed afterwards. */
@@ -161,6 +163,7 @@ static bool guard_client_take(struct guard_client *g, const union guard_any *m)
 		if (g->events.flow)
 			g->events.flow(&m->flow, g->arg);
 		return guard_client_leave(g);
+	case GUARD_BEAT:
 	case GUARD_ALLOW:
 	case GUARD_BEGIN:
 	case GUARD_ENTRIES:
@@ -282,7 +285,6 @@ struct guard_call *guard_allow_start(
 	c = guard_client_call(g, done, arg);
 	m.head.id = c->id;
 	guard_client_send(g, &m, sizeof(m.allow));
-	guard_client_watch_start(g);
 	return c;
 }
 
@@ -322,7 +324,6 @@ struct guard_call *guard_apply_start(
 	guard_client_send(g, &begin, sizeof(begin));
 	guard_client_send_entries(g, r);
 	guard_client_send(g, &commit, sizeof(commit));
-	guard_client_watch_start(g);
 	return c;
 }
 
@@ -330,6 +331,11 @@ void guard_call_cancel(struct guard_call *c)
 {
 	if (c)
 		c->done = NULL;
+}
+
+bool guard_client_is_silent(const struct guard_client *g)
+{
+	return g->silent;
 }
 
 const struct guard_state *guard_client_state(const struct guard_client *g)
@@ -354,6 +360,7 @@ struct guard_client *guard_client_new(
 	g->gone = event_new(base, -1, 0, on_gone, g);
 	REQUIRE(g->readable && g->writable && g->stall && g->gone);
 	(void)event_add(g->readable, NULL);
+	guard_client_watch(g);
 	return g;
 }
 

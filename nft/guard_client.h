@@ -2,8 +2,9 @@
  * of the protection come in.
  *
  * Nothing here waits: a call is a handle, its done runs once, from the loop, never before start
- * returned. Packets that the socket does not take are queued; a guard that takes none of them for
- * GUARD_CLIENT_STALL_MS counts as lost. */
+ * returned. Packets that the socket does not take are queued. A guard that neither says anything
+ * nor takes a packet for GUARD_CLIENT_STALL_MS counts as lost, also when nothing was asked of it:
+ * nobody would watch the kernel's rules. */
 #pragma once
 
 #include "nft/guard_msg.h"
@@ -15,6 +16,8 @@ struct guard_call;
 /* A commit of the largest ruleset takes well below a second; a stopped guard must not look alive.
  */
 #define GUARD_CLIENT_STALL_MS 5000
+/* When the limit is over so much too late, it was us who were stopped: the guard has it anew. */
+#define GUARD_CLIENT_LATE_MS 1000
 /* Calls that wait for the kernel. The DNS gate has fewer queries than that. */
 #define GUARD_CALLS_MAX 8192
 
@@ -49,5 +52,7 @@ struct guard_call *guard_apply_start(
 /* done will not run. The change itself may still happen. c may be NULL. */
 void guard_call_cancel(struct guard_call *c);
 
+/* Of a lost one: it is there, but has said nothing for too long. */
+bool guard_client_is_silent(const struct guard_client *g);
 /* The last state that came, all GUARD_UNUSED before the first. */
 const struct guard_state *guard_client_state(const struct guard_client *g);

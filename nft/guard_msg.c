@@ -20,6 +20,7 @@ static const struct {
 	[GUARD_DONE] = {sizeof(struct guard_done), true},
 	[GUARD_STATE] = {sizeof(struct guard_state), true},
 	[GUARD_FLOW] = {sizeof(struct guard_flow), true},
+	[GUARD_BEAT] = {sizeof(struct guard_head), true},
 };
 
 size_t guard_msg_size(uint32_t type)
@@ -103,6 +104,8 @@ bool guard_msg_valid(const union guard_any *m, size_t len, bool from_guard)
 		return guard_state_valid(&m->state);
 	case GUARD_FLOW:
 		return guard_flow_valid(&m->flow);
+	case GUARD_BEAT:
+		return true;
 	case GUARD_TYPE_MAX:
 		break;
 	}

@@ -4,7 +4,8 @@
  *
  * A ruleset travels as BEGIN, any number of ENTRIES, COMMIT. One ruleset at a time; ALLOW may come
  * in between. ALLOW and COMMIT are each answered by one DONE with the same id, in order, after the
- * kernel's acknowledgement. FLOW and STATE come unasked. */
+ * kernel's acknowledgement. FLOW and STATE come unasked, and BEAT when nothing else has for
+ * GUARD_BEAT_MS: a guard that is silent for longer is stopped, or stuck in the kernel. */
 #pragma once
 
 #include "nft/ruleset.h"
@@ -17,6 +18,7 @@
 #define GUARD_LEASE_SECONDS_MAX 86400u
 #define GUARD_CHUNK_MAX 128 /* entries of one message: 5.6 KiB */
 #define GUARD_XSK_MAX 64    /* AF_XDP sockets, one for each queue of each device */
+#define GUARD_BEAT_MS 1000
 
 enum guard_type {
 	GUARD_ALLOW = 1,
@@ -27,6 +29,7 @@ enum guard_type {
 	GUARD_DONE,
 	GUARD_STATE,
 	GUARD_FLOW,
+	GUARD_BEAT, /* a head alone */
 	GUARD_TYPE_MAX
 };
 

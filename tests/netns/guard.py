@@ -481,6 +481,23 @@ while time.monotonic() < end:
     want(guard.state()["held"], 2, "queues")
 
 
+def case_an_idle_guard_gives_a_sign_of_life_each_second(bed):
+    """And none while it says something else."""
+    guard = fresh(bed)
+    guard.pump()
+    guard.beats.clear()
+    start = time.monotonic()
+    while time.monotonic() - start < 3.5:
+        guard.pump(0.1)
+    want(len(guard.beats) in (2, 3), True, f"{len(guard.beats)} beats in 3.5 s")
+    guard.beats.clear()
+    for _ in range(8):
+        want(guard.allow(lease(GOOD[4], 60)), 0, "lease")
+        time.sleep(0.2)
+    guard.pump()
+    want(len(guard.beats), 0, "beats of a guard that answers")
+
+
 def case_a_wrong_message_ends_the_guard_and_not_the_rules(bed):
     fresh(bed)
     bed.guard.stop()

@@ -168,6 +168,7 @@ class Guard:
 
     def __init__(self, bed, held=(), uid=0):
         self.bed, self.states, self.flows, self.done, self.last = bed, [], [], {}, 0
+        self.beats = []
         self.sock, end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.hold, hold_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         fds = array.array("i", held)
@@ -227,6 +228,8 @@ class Guard:
                 state["held"], state["taken"], state["short"] = struct.unpack_from(
                     "III", m, 8 + 8 * len(PARTS))
                 self.states.append((time.monotonic(), state))
+            elif kind == 8:
+                self.beats.append(time.monotonic())
             else:
                 f = struct.unpack("II16s16sHHBBBBIII", m)
                 self.flows.append({"from": text16(f[2]), "to": text16(f[3]), "from_port": f[4],

@@ -448,16 +448,28 @@ def case_guard_leaves_signals_to_us(bed):
 
 
 def case_guard_frozen(bed):
-    """It is given up when a question has waited five seconds for it, and replaced."""
+    """It is given up after five seconds without a sign of life, though nobody asks it anything, and
+    replaced."""
     ready(bed)
     pid = child(bed, "egress-guard")
-
-    def freeze():
-        os.kill(pid, signal.SIGSTOP)
-        resolve(bed, 5.2, "frozen.wild.test")
-    loses(bed, "frozen guard", freeze, "guard", within=6)
+    loses(bed, "frozen guard", lambda: os.kill(pid, signal.SIGSTOP), "the guard is silent", within=6)
     want(child(bed, "egress-guard") not in (None, pid), True, "another guard")
     want(resolve(bed), 0, "an answer")
+
+
+def case_guard_lives_when_all_were_frozen(bed):
+    """A pause of the whole sidecar is longer than what a guard may be silent."""
+    ready(bed)
+    pids = [child(bed, "egress-guard"), child(bed, "egress-worker"), bed.process.pid]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(6.5)
+    for pid in reversed(pids):  # the guard last
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(0.3)
+    time.sleep(1)
+    want((child(bed, "egress-guard"), child(bed, "egress-worker")), tuple(pids[:2]), "the same processes")
+    want((bed.health()[0], resolve(bed)), (200, 0), "health and an answer")
 
 
 # ---- what is asked for and not there
@@ -517,24 +529,6 @@ def case_closed_without_net_admin(bed):
         closed(bed, "CAP_NET_ADMIN", leak=10)
 
 
-def case_exit_3_where_the_api_cannot_listen(bed):
-    bed.free()
-    somebody(bed).do(LISTENER.format(family=int(socket.AF_INET), kind=1, addr="127.0.0.1", port=API))
-    try:
-        bed.launch()
-        want(bed.process.wait(10), 3, "exit code")
-        bed.process = None
-    finally:
-        somebody(bed).do("s.close()")
-
-
-# ---- the end
-
-GET = """
-s = socket.create_connection(({addr!r}, 80), 5)
-s.sendall(b"GET /slow HTTP/1.1\\r\\nHost: read.test\\r\\nRange: bytes=0-120000\\r\\n\\r\\n")
-s.settimeout(8)
-got = b""
 def crash(bed, times):
     """Each worker is ended as soon as it is there."""
     last = None
@@ -571,6 +565,24 @@ def case_closed_after_ten_crashes(bed):
     bed.process = None
 
 
+def case_exit_3_where_the_api_cannot_listen(bed):
+    bed.free()
+    somebody(bed).do(LISTENER.format(family=int(socket.AF_INET), kind=1, addr="127.0.0.1", port=API))
+    try:
+        bed.launch()
+        want(bed.process.wait(10), 3, "exit code")
+        bed.process = None
+    finally:
+        somebody(bed).do("s.close()")
+
+
+# ---- the end
+
+GET = """
+s = socket.create_connection(({addr!r}, 80), 5)
+s.sendall(b"GET /slow HTTP/1.1\\r\\nHost: read.test\\r\\nRange: bytes=0-120000\\r\\n\\r\\n")
+s.settimeout(8)
+got = b""
 while len(got) < 1000:
     got += s.recv(65536)
 """

@@ -11,6 +11,7 @@
 #include <event2/event.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "nft/guard_client.h"
 
 int __real_event_add(struct event *e, const struct timeval *tv);
@@ -338,24 +339,71 @@ static void test_every_loss_ends_all_calls_and_is_told_once(void **state)
 	}
 }
 
-static void test_an_idle_guard_is_not_lost(void **state)
+/* For some of what the limit of the bed is. */
+static void bed_pass(struct bed *b)
 {
-	static const struct timeval wait = {0, 60000};
+	static const struct timeval part = {0, 5000};
+
+	assert_int_equal(event_base_loopexit(b->base, &part), 0);
+	assert_true(event_base_dispatch(b->base) >= 0);
+}
+
+static void guard_beat(struct bed *b)
+{
+	const struct guard_head m = {GUARD_BEAT, 0};
+
+	assert_int_equal(send(b->guard, &m, sizeof(m), 0), sizeof(m));
+}
+
+static void test_a_guard_that_beats_is_not_lost_and_a_silent_one_is(void **state)
+{
 	struct bed b;
-	union guard_any m;
-	size_t len;
 
 	bed_init(&b);
-	struct call c = {&b, 0, 0};
-
-	assert_non_null(guard_allow_start(b.client, &one, 1, on_done, &c));
-	m = guard_take(&b, &len);
-	guard_answer(&b, m.head.id, 0);
-	assert_int_equal(event_base_loopexit(b.base, &wait), 0);
-	assert_true(event_base_dispatch(b.base) >= 0);
-	assert_int_equal(c.done, 1);
-	assert_int_equal(b.lost, 0);
+	for (int i = 0; i < 20; i++) {
+		guard_beat(&b);
+		bed_pass(&b);
+		assert_int_equal(b.lost, 0);
+	}
+	for (int i = 0; i < 50 && b.lost == 0; i++)
+		bed_pass(&b);
+	assert_int_equal(b.lost, 1);
+	assert_true(guard_client_is_silent(b.client));
 	bed_fini(&b);
+}
+
+static void test_a_guard_that_ended_is_not_silent(void **state)
+{
+	struct bed b;
+
+	bed_init(&b);
+	lose(&b, LOSS_CLOSED);
+	bed_wait(&b);
+	bed_run(&b);
+	assert_int_equal(b.lost, 1);
+	assert_false(guard_client_is_silent(b.client));
+	bed_fini(&b);
+}
+
+/* The timer ran out while we were stopped ourselves, and the guard perhaps with us. */
+static void test_a_limit_that_is_over_too_late_begins_anew(void **state)
+{
+	static const unsigned late_ms[] = {GUARD_CLIENT_LATE_MS, GUARD_CLIENT_LATE_MS + 1};
+
+	for (size_t i = 0; i < ARRAY_LEN(late_ms); i++) {
+		struct bed b;
+
+		clock_fake(0, 0);
+		bed_init(&b);
+		clock_fake((GUARD_CLIENT_STALL_MS + late_ms[i]) * UINT64_C(1000), 0);
+		bed_wait(&b);
+		bed_run(&b);
+		assert_int_equal(b.lost, i == 0);
+		for (int k = 0; k < 50 && b.lost == 0; k++)
+			bed_pass(&b);
+		assert_int_equal(b.lost, 1);
+		bed_fini(&b);
+	}
 }
 
 static void test_new_calls_give_a_stopped_guard_no_more_time(void **state)
@@ -423,7 +471,9 @@ int main(void)
 		cmocka_unit_test(test_a_large_ruleset_arrives_whole),
 		cmocka_unit_test(test_states_and_flows_are_passed_on),
 		cmocka_unit_test(test_every_loss_ends_all_calls_and_is_told_once),
-		cmocka_unit_test(test_an_idle_guard_is_not_lost),
+		cmocka_unit_test(test_a_guard_that_beats_is_not_lost_and_a_silent_one_is),
+		cmocka_unit_test(test_a_guard_that_ended_is_not_silent),
+		cmocka_unit_test(test_a_limit_that_is_over_too_late_begins_anew),
 		cmocka_unit_test(test_new_calls_give_a_stopped_guard_no_more_time),
 		cmocka_unit_test(test_the_client_may_be_freed_in_a_callback),
 		cmocka_unit_test(test_calls_have_a_ceiling),

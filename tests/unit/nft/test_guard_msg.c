@@ -74,6 +74,7 @@ static void test_sizes_are_those_of_the_python_bed(void **state)
 		[GUARD_DONE] = 12,
 		[GUARD_STATE] = 108,
 		[GUARD_FLOW] = 60,
+		[GUARD_BEAT] = 8,
 	};
 
 	for (uint32_t i = 0; i < GUARD_TYPE_MAX + 2; i++)
