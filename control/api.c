@@ -142,6 +142,7 @@ static bool api_judge(struct api_conn *c, const struct h1_head *h, const struct 
 	} else if (api_moved(c, t, is_head)) {
 		return true;
 	} else if (!(route && route->open) && !api_authorized(c->api, h)) {
+		api_strangers_count(&c->api->strangers, c->uid);
 		api_write_error(c, 401, "unauthorized", "unauthorized", "", is_head);
 	} else if (!route) {
 		api_write_error(c, 404, "not_found", "404 page not found", "", is_head);
@@ -276,7 +277,19 @@ struct api *api_new(
 	a->arg = arg;
 	a->diag_fd = client_uid_open();
 	TAILQ_INIT(&a->conns);
+	api_strangers_init(&a->strangers, base);
 	return a;
+}
+
+void api_on_strangers(struct api *a, api_strangers_cb told, void *arg)
+{
+	a->strangers.told = told;
+	a->strangers.arg = arg;
+}
+
+uint64_t api_n_strangers(const struct api *a)
+{
+	return a->strangers.total;
 }
 
 void api_set_token(struct api *a, const char *token)
@@ -340,6 +353,7 @@ void api_free(struct api *a)
 		REQUIRE(!c->call || c->state != API_CONN_CALL);
 		api_conn_free(c);
 	}
+	api_strangers_fini(&a->strangers);
 	if (a->diag_fd >= 0)
 		(void)close(a->diag_fd);
 	explicit_bzero(a->in, sizeof(a->in));

@@ -12,6 +12,7 @@
 #include <jansson.h>
 
 #include "base/slice.h"
+#include "control/api_strangers.h"
 
 #define API_BODY_MAX (1u << 20) /* reference 3.1 */
 #define API_CONNS_MAX 128       /* the proxy leaves descriptors for as many */
@@ -37,6 +38,10 @@ void api_free(struct api *a);
 /* What a caller must send in OPENSANDBOX-EGRESS-AUTH; NULL: nothing. Borrowed until the next one.
  */
 void api_set_token(struct api *a, const char *token);
+/* Whom to tell of requests without the token. */
+void api_on_strangers(struct api *a, api_strangers_cb told, void *arg);
+/* How many there were. */
+uint64_t api_n_strangers(const struct api *a);
 /* Serves a listening socket, which stays the caller's. At most API_LISTENERS_MAX. */
 void api_listen(struct api *a, int fd);
 /* No new connections; those that wait for nothing end. */

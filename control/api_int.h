@@ -7,6 +7,7 @@
 
 #include "base/strbuf.h"
 #include "control/api.h"
+#include "control/api_strangers.h"
 #include "proxy/h1.h"
 
 #define API_IN_BYTES 16384         /* of one recv */
@@ -86,6 +87,7 @@ struct api {
 	struct api_listener listeners[API_LISTENERS_MAX];
 	size_t n_listeners;
 	int diag_fd; /* sock_diag; -1: users are not known */
+	struct api_strangers strangers;
 	bool draining;
 	char in[API_IN_BYTES];
 };

@@ -17,6 +17,7 @@
 
 #define CONFIG_TEXT_MAX POLICY_DOC_MAX /* it may hold a policy */
 #define RESOLV_CONF_MAX (64u << 10)
+#define TOKEN_WEAK 16 /* bytes; shorter ones people make up */
 /* Where the replaced image has it. */
 #define CA_CERT_IMAGE "/opt/opensandbox/mitmproxy-ca-cert.pem"
 
@@ -296,6 +297,11 @@ static int settings_api(struct settings_run *run)
 		settings_warn(run,
 			"OPENSANDBOX_EGRESS_TOKEN is not set: whoever reaches the API may change "
 			"the policy");
+	if (s->api && s->token && strlen(s->token) < TOKEN_WEAK)
+		settings_warn(run,
+			"OPENSANDBOX_EGRESS_TOKEN has %zu bytes, and guesses are not held back: "
+			"expected %d random ones or more",
+			strlen(s->token), TOKEN_WEAK);
 	if (!s->api && s->token)
 		settings_warn(run, "OPENSANDBOX_EGRESS_TOKEN: no effect without api_addr");
 	return 0;

@@ -189,11 +189,33 @@ static void on_api_status(struct api_call *call, void *arg)
 			: json_null());
 	json_object_set_new(
 		doc, "audit", json_pack("{s:I}", "seq", (json_int_t)audit_seq(w->audit)));
+	json_object_set_new(doc, "api",
+		json_pack("{s:I}", "unauthorized", (json_int_t)api_n_strangers(w->api)));
 	json_object_set_new(doc, "warnings", worker_status_warnings(w));
 	api_answer_json(call, 200, NULL, doc);
 }
 
 /* --- life --- */
+
+static void on_api_strangers(void *arg, uint32_t n, uint32_t uid)
+{
+	const struct worker *w = arg;
+	char what[64];
+	const struct audit_event e = {
+		.kind = AUDIT_GUARD,
+		.verdict = AUDIT_BLOCKED,
+		.reason = REASON_WRONG_TOKEN,
+		.rule = slice_make(what,
+			(size_t)snprintf(
+				what, sizeof(what), "%u requests to the API without its token", n)),
+		.uid = uid,
+		.start_us = clock_wall_us(),
+		.count = n,
+	};
+
+	log_warn("api", "%s", what);
+	audit_note(w->audit, &e, NULL);
+}
 
 void worker_api_open(struct worker *w)
 {
@@ -207,6 +229,7 @@ void worker_api_open(struct worker *w)
 	if (w->start.roles.fd[ROLE_API] < 0)
 		return;
 	w->api = api_new(w->base, routes, ARRAY_LEN(routes), w);
+	api_on_strangers(w->api, on_api_strangers, w);
 	worker_api_configure(w);
 	for (size_t i = 0; i < ARRAY_LEN(listeners); i++)
 		if (w->start.roles.fd[listeners[i]] >= 0)
