@@ -19,7 +19,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import gatebed  # noqa: E402
 import sidecarbed  # noqa: E402
-from guardbed import BOX, SRC, Failed, Inside, run, until, want  # noqa: E402
+from guardbed import BOX, SRC, Failed, Inside, run, want  # noqa: E402
 from sidecarbed import EVIL, GOOD, INTERNAL, META, TWO, WILD, WRITE  # noqa: E402
 
 BRIDGE = "172.17.91.0/24"
@@ -276,6 +276,3 @@ def free(bed):
     """The control: no sidecar, no tables."""
     bed.free()
     bed.running = None
-
-
-__all__ = ["until", "free"]
