@@ -256,6 +256,23 @@ int files_replace(
 	return 0;
 }
 
+int files_remove(const char *path, struct errmsg *msg)
+{
+	const char *name;
+	int dir = files_open_dir(path, &name);
+	int ret = 0;
+
+	if (dir < 0)
+		ret = dir;
+	else if (unlinkat(dir, name, 0) < 0)
+		ret = -errno;
+	if (dir >= 0)
+		(void)close(dir);
+	if (ret == 0 || ret == -ENOENT)
+		return 0;
+	return files_fail(msg, path, -ret, "a file that can be taken away");
+}
+
 int files_create_secret(const char *path, struct slice text, struct errmsg *msg)
 {
 	const char *name;

@@ -29,6 +29,8 @@ bool files_is_same(const char *path, int fd);
  * are made, mode 0700. */
 CHECKED int files_replace(
 	const char *path, struct slice text, mode_t mode, bool make_dirs, struct errmsg *msg);
+/* Takes away what has this name, whatever it is but a directory. 0 if there is nothing. */
+CHECKED int files_remove(const char *path, struct errmsg *msg);
 /* Makes a new file with mode 0600; -EEXIST if there is one already. */
 CHECKED int files_create_secret(const char *path, struct slice text, struct errmsg *msg);
 /* Opens a file of secrets for reading: regular, and neither group nor others may read it. -ENOENT

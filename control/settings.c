@@ -422,7 +422,8 @@ bool settings_mode_is_proxy(const struct settings_source *src)
 struct settings *settings_closed(const struct settings_source *src)
 {
 	static const enum setting_id ids[] = {SETTING_API_ADDR, SETTING_PROXY_ADDR,
-		SETTING_LOG_LEVEL, SETTING_SANDBOX_ID, SETTING_TOKEN, SETTING_AUDIT};
+		SETTING_LOG_LEVEL, SETTING_SANDBOX_ID, SETTING_TOKEN, SETTING_AUDIT,
+		SETTING_CA_CERT_OUT};
 	struct settings *s = settings_read_some(src, ids, ARRAY_LEN(ids));
 	struct errmsg msg;
 
@@ -432,6 +433,8 @@ struct settings *settings_closed(const struct settings_source *src)
 	s->user_policy = policy_new(false, NULL, 0);
 	s->policy = policy_ref(s->user_policy);
 	s->dns_probe = xstrdup("");
+	if (!s->ca_cert_out)
+		s->ca_cert_out = xstrdup(CA_CERT_IMAGE);
 	REQUIRE(write_hosts_decode(SLICE_EMPTY, &s->write_hosts, &msg) == 0);
 	REQUIRE(write_hosts_decode(SLICE_EMPTY, &s->pass_through, &msg) == 0);
 	if (!s->api) {

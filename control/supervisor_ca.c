@@ -39,6 +39,17 @@ int supervisor_write_cert(struct supervisor *s, struct errmsg *msg)
 	return 0;
 }
 
+void supervisor_remove_cert(struct supervisor *s)
+{
+	struct errmsg msg = {""};
+
+	if (s->settings->mode == MODE_PROXY)
+		return;
+	/* One that stays is told of where the certificate is written. */
+	if (files_remove(s->settings->ca_cert_out, &msg) < 0)
+		log_warn("supervisor", "an earlier CA certificate: %s", msg.text);
+}
+
 uint64_t supervisor_ca_due(const struct supervisor *s)
 {
 	/* On a developer's machine nobody but the developer removes it. */

@@ -70,6 +70,7 @@ static int closed_start(struct supervisor *s, const char *cause, bool with_trail
 		supervisor_complain(msg.text);
 		return SUPERVISOR_EXIT_API;
 	}
+	supervisor_remove_cert(s);
 	if (s->guard.program < 0 && supervisor_guard_open(s, &msg) < 0)
 		log_error("supervisor", "the rules cannot be set: %s", msg.text);
 	ret = files_snapshot_text(slice_str(cause), &s->roles.fd[ROLE_CAUSE]);

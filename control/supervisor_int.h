@@ -136,6 +136,9 @@ CHECKED int supervisor_start_crashed(struct supervisor *s, int status);
 #define SUPERVISOR_CA_MS 500
 
 CHECKED int supervisor_write_cert(struct supervisor *s, struct errmsg *msg);
+/* At a start, and when egress closes: what is there is of an earlier CA, and clients that wait for
+ * the file would trust that one. Nothing in mode proxy, where a CA may be kept. */
+void supervisor_remove_cert(struct supervisor *s);
 /* When supervisor_ca_look is due: clock_mono_ms, UINT64_MAX for never. */
 uint64_t supervisor_ca_due(const struct supervisor *s);
 /* Puts the file back if it is not what we wrote; tells the worker if that fails. */

@@ -170,7 +170,15 @@ static int supervisor_secrets(struct supervisor *s, struct errmsg *msg)
 			ret = errmsg_set(msg, ret, "CA certificate: %s", err_text(ret));
 	}
 	ca_free(ca);
-	return ret < 0 ? ret : supervisor_write_cert(s, msg);
+	if (ret < 0)
+		return ret;
+	ret = supervisor_write_cert(s, msg);
+	if (ret == 0 || s->settings->mode == MODE_PROXY)
+		return ret;
+	/* What stands in the way may be the sandbox's, and go: red until then (supervisor_ca.c). */
+	log_error("supervisor", "%s", msg->text);
+	s->ca_error = ret;
+	return 0;
 }
 
 static int supervisor_open_trust(const char *path, int *fd, struct errmsg *msg)
@@ -306,6 +314,8 @@ int supervisor_start(struct supervisor *s, struct errmsg *msg)
 	s->own_cert_dir = s->settings->ca_cert_default;
 	/* Listeners first: a second copy must not write its CA over the one in use. */
 	ret = supervisor_open_files(s, msg);
+	if (ret == 0)
+		supervisor_remove_cert(s);
 	if (ret == 0)
 		ret = supervisor_vault_read(s, s->settings, &s->roles.fd[ROLE_VAULT], msg);
 	if (ret < 0)

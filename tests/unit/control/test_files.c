@@ -282,6 +282,30 @@ static void test_replace_does_not_go_through_a_linked_directory(void **state)
 	assert_int_equal(count_entries(p->other), 0);
 }
 
+static void test_remove_takes_away_what_has_the_name_and_no_directory(void **state)
+{
+	struct place *p = *state;
+	struct errmsg msg = {""};
+	char through[160];
+
+	assert_int_equal(files_remove(p->path, &msg), 0);
+	put(p->other, "precious", 0644);
+	assert_int_equal(symlink(p->other, p->path), 0);
+	assert_int_equal(files_remove(p->path, &msg), 0);
+	assert_int_equal(mkfifo(p->path, 0666), 0);
+	assert_int_equal(files_remove(p->path, &msg), 0);
+	assert_content(p->other, "precious");
+	assert_int_equal(count_entries(p->dir), 1);
+	assert_int_equal(mkdir(p->path, 0700), 0);
+	assert_true(files_remove(p->path, &msg) < 0);
+	assert_non_null(strstr(msg.text, p->path));
+	assert_int_equal(rmdir(p->path), 0);
+	assert_int_equal(symlink(p->dir, p->path), 0);
+	(void)snprintf(through, sizeof(through), "%s%s", p->path, strrchr(p->other, '/'));
+	assert_true(files_remove(through, &msg) < 0);
+	assert_content(p->other, "precious");
+}
+
 static void test_directories_are_made_only_when_asked(void **state)
 {
 	struct place *p = *state;
@@ -364,6 +388,7 @@ int main(void)
 		TEST(test_replace_takes_a_planted_fifo_away),
 		TEST(test_replace_fails_cleanly_on_a_planted_directory),
 		TEST(test_replace_does_not_go_through_a_linked_directory),
+		TEST(test_remove_takes_away_what_has_the_name_and_no_directory),
 		TEST(test_directories_are_made_only_when_asked),
 		TEST(test_file_of_secrets_is_private_and_never_overwritten),
 		TEST(test_file_of_secrets_that_others_can_read_is_refused),
