@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "base/state.h"
 
-#define AUDIT_MAGIC UINT64_C(0x3154494455414745) /* grows with the layout */
+#define AUDIT_MAGIC UINT64_C(0x3254494455414745) /* grows with the layout */
 #define AUDIT_PAGE 4096
 
 struct audit_head {
@@ -28,7 +28,10 @@ struct audit_head {
 	uint64_t seed;   /* ids of different areas differ */
 	uint64_t serial; /* of the last slot, summary or id */
 	uint64_t torn;   /* sink.h */
+	uint64_t gen;    /* its lowest bit tells which context counts */
+	struct context context[2];
 };
+_Static_assert(sizeof(struct audit_head) <= AUDIT_PAGE, "the slots begin on the next page");
 
 struct audit {
 	struct audit_head *head;
@@ -83,13 +86,27 @@ static bool audit_room(const struct audit *a)
 	return !slot_ended(a->slots) && ring_fits(a->ring, EVENT_JSON_MAX);
 }
 
-static void audit_commit(
-	struct audit *a, const struct event_rec *rec, const char *id, uint64_t serial)
+static void audit_commit(struct audit *a, const struct event_rec *rec, const struct slot_mark *mark)
 {
-	struct ring_source src = {.serial = serial, .staged_tail = refusal_tail(a->refusals)};
-	size_t len = event_json_body(a->body, rec, id, audit_sandbox(a));
+	struct ring_source src = {.serial = mark->serial, .staged_tail = refusal_tail(a->refusals)};
+	size_t len = event_json_body(a->body, rec, mark->id, audit_sandbox(a), mark->context);
 
 	ring_commit(a->ring, slice_make(a->body, len), &src);
+}
+
+/* The line of a slot; it is free then if that was its last one. */
+static void audit_commit_slot(
+	struct audit *a, const struct event_rec *rec, struct audit_slot *slot, bool last)
+{
+	struct slot_mark mark = {
+		.serial = last ? slot_serial(slot) : 0,
+		.id = slot_id(slot),
+		.context = slot_context(slot),
+	};
+
+	audit_commit(a, rec, &mark);
+	if (last)
+		slot_release(a->slots, slot);
 }
 
 /* Lines for what waited; returns their number. */
@@ -99,8 +116,7 @@ static uint32_t audit_pump(struct audit *a, bool all)
 	uint32_t n = 0;
 
 	while ((slot = slot_ended(a->slots)) && ring_fits(a->ring, EVENT_JSON_MAX)) {
-		audit_commit(a, slot_rec(slot), slot_id(slot), slot_serial(slot));
-		slot_release(a->slots, slot);
+		audit_commit_slot(a, slot_rec(slot), slot, true);
 		n++;
 	}
 	return n + refusal_promote(a->refusals, a->ring, clock_mono_ms() / 1000, all);
@@ -181,6 +197,7 @@ int audit_open(void *area, struct slice sandbox, int fd_file, bool to_stdout, st
 	a->slots = slot_new(slots, ring_source(a->ring).serial);
 	at += audit_pages(ring_area_size());
 	a->refusals = refusal_new((void *)at, a->ring, sandbox);
+	refusal_set_context(a->refusals, audit_context(a));
 	a->sink = sink_new(a->ring, fd_file, to_stdout ? STDOUT_FILENO : -1, &a->head->torn);
 	if (fd_file >= 0 && !fresh)
 		audit_file_seek(a, &tail);
@@ -219,13 +236,13 @@ void audit_close(struct audit *a)
 struct audit_slot *audit_begin(struct audit *a, const struct audit_event *e)
 {
 	char id[AUDIT_ID_LEN + 1];
-	uint64_t serial;
+	struct slot_mark mark = {.id = id, .context = audit_context(a)};
 
 	if (!audit_room(a))
 		return NULL;
-	serial = audit_serial(a);
-	audit_id(a, serial, id);
-	return slot_take(a->slots, e, serial, id, false);
+	mark.serial = audit_serial(a);
+	audit_id(a, mark.serial, id);
+	return slot_take(a->slots, e, &mark, false);
 }
 
 const char *audit_slot_id(const struct audit_slot *s)
@@ -248,7 +265,7 @@ void audit_still_open(struct audit *a, struct audit_slot *s, const struct audit_
 		return;
 	open.verdict = AUDIT_OPEN;
 	event_rec_set(&a->rec, &open);
-	audit_commit(a, &a->rec, slot_id(s), 0);
+	audit_commit_slot(a, &a->rec, s, false);
 	sink_wake(a->sink, 1);
 }
 
@@ -260,8 +277,7 @@ void audit_end(struct audit *a, struct audit_slot *s, const struct audit_event *
 		return;
 	}
 	event_rec_set(&a->rec, e);
-	audit_commit(a, &a->rec, slot_id(s), slot_serial(s));
-	slot_release(a->slots, s);
+	audit_commit_slot(a, &a->rec, s, true);
 	sink_wake(a->sink, 1);
 }
 
@@ -273,15 +289,17 @@ static bool audit_is_refusal(const struct audit_event *e)
 
 static void audit_note_line(struct audit *a, const struct audit_event *e, uint64_t serial, char *id)
 {
+	struct slot_mark mark = {.id = id, .context = audit_context(a)};
 	struct audit_slot *slot;
 
 	if (audit_room(a)) {
 		event_rec_set(&a->rec, e);
-		audit_commit(a, &a->rec, id, 0);
+		audit_commit(a, &a->rec, &mark);
 		sink_wake(a->sink, 1);
 		return;
 	}
-	slot = slot_take(a->slots, e, serial, id, true);
+	mark.serial = serial;
+	slot = slot_take(a->slots, e, &mark, true);
 	if (slot)
 		slot_end(a->slots, slot, e);
 	else
@@ -320,4 +338,47 @@ void audit_on_rotate(struct audit *a, uint64_t max_bytes, void (*cb)(void *arg),
 uint64_t audit_seq(const struct audit *a)
 {
 	return ring_seq(a->ring);
+}
+
+struct slice audit_context(const struct audit *a)
+{
+	const struct context *c = &a->head->context[a->head->gen & 1];
+
+	return slice_make(c->text, c->len);
+}
+
+int audit_set_context(struct audit *a, const struct context *c, uint32_t uid)
+{
+	struct audit_event e = {
+		.kind = AUDIT_CONTEXT,
+		.verdict = AUDIT_ALLOWED,
+		.reason = REASON_ALLOWED,
+		.rule = c->len > 0 ? SLICE("set") : SLICE("cleared"),
+		.uid = uid,
+		.start_us = clock_wall_us(),
+	};
+
+	if (!audit_room(a))
+		return E_FULL;
+	a->head->context[(a->head->gen + 1) & 1] = *c;
+	state_store(&a->head->gen, a->head->gen + 1);
+	refusal_set_context(a->refusals, audit_context(a));
+	audit_note(a, &e, NULL);
+	return 0;
+}
+
+uint64_t audit_oldest(const struct audit *a)
+{
+	return ring_oldest(a->ring);
+}
+
+int audit_read(const struct audit *a, uint64_t after, uint32_t max_lines, struct strbuf *out)
+{
+	uint64_t pos;
+
+	if (after > ring_seq(a->ring))
+		return E_VALUE;
+	if (!ring_find(a->ring, after + 1, &pos))
+		return -ENOENT;
+	return (int)ring_copy_lines(a->ring, pos, max_lines, out);
 }

@@ -5,8 +5,10 @@
  * survives a crash of the worker. */
 #pragma once
 
+#include "audit/context.h"
 #include "audit/event.h"
 #include "base/err.h"
+#include "base/strbuf.h"
 
 #define AUDIT_SLOTS 4096            /* open exchanges at most */
 #define AUDIT_RING_BYTES (4u << 20) /* committed lines that no sink has taken yet */
@@ -56,3 +58,19 @@ void audit_on_rotate(struct audit *a, uint64_t max_bytes, void (*cb)(void *arg),
 
 /* Where a log reader stands: last committed seq. */
 uint64_t audit_seq(const struct audit *a);
+
+/* From now on slots and lines carry these labels; c->len 0: none. Survives the worker. A line of
+ * kind context says so, and who did it (AUDIT_UID_NONE: not known). E_FULL, and nothing is changed:
+ * there is no room for the line. */
+CHECKED int audit_set_context(struct audit *a, const struct context *c, uint32_t uid);
+/* As lines carry it, empty if there is none; borrowed until the next change. */
+struct slice audit_context(const struct audit *a);
+
+/* The oldest line that audit_read can give; audit_seq() + 1: none. */
+uint64_t audit_oldest(const struct audit *a);
+/* Adds to out the lines behind number `after`, as they are in every sink, each with its newline: at
+ * most max_lines, and no more than fit into out (32 KiB hold one in any case). Returns their
+ * number. -ENOENT: some of them are gone. E_VALUE: no line of that number was ever written. Waits
+ * for nobody, and nobody waits for it. */
+CHECKED int audit_read(
+	const struct audit *a, uint64_t after, uint32_t max_lines, struct strbuf *out);

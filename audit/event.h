@@ -12,6 +12,7 @@
 	X(DNS, "dns")             \
 	X(POLICY, "policy")       \
 	X(VAULT, "vault")         \
+	X(CONTEXT, "context")     \
 	X(LIFECYCLE, "lifecycle") \
 	X(GUARD, "guard")         \
 	X(START, "start")         \
@@ -44,6 +45,8 @@ enum audit_verdict {
 #define AUDIT_METHOD_MAX 24
 #define AUDIT_RULE_MAX 96 /* bytes of the rule's text kept */
 #define AUDIT_UID_NONE UINT32_MAX
+/* Bytes of a context as it stands in a line. It is in every line and slot. */
+#define AUDIT_CONTEXT_MAX 512
 
 /* All slices are borrowed for the call; empty means "not known" and is written as null. */
 struct audit_event {

@@ -180,13 +180,10 @@ static bool event_plain(unsigned char c)
 	return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
 }
 
-/* A string, or null when it is empty. */
-static char *event_put_text(char *p, struct slice s)
+static char *event_put_string(char *p, struct slice s)
 {
 	size_t i = 0;
 
-	if (s.len == 0)
-		return event_put(p, SLICE("null"));
 	*p++ = '"';
 	while (i < s.len) {
 		size_t from = i;
@@ -199,6 +196,17 @@ static char *event_put_text(char *p, struct slice s)
 	}
 	*p++ = '"';
 	return p;
+}
+
+size_t event_json_string(char *buf, struct slice s)
+{
+	return (size_t)(event_put_string(buf, s) - buf);
+}
+
+/* A string, or null when it is empty. */
+static char *event_put_text(char *p, struct slice s)
+{
+	return s.len > 0 ? event_put_string(p, s) : event_put(p, SLICE("null"));
 }
 
 static char *event_put_known(char *p, bool known, uint64_t v)
@@ -227,8 +235,8 @@ static char *event_put_facts(char *p, const struct event_rec *r)
 	return event_put_u64(p, r->ms);
 }
 
-size_t event_json_body(
-	char buf[EVENT_JSON_MAX], const struct event_rec *r, const char *id, struct slice sandbox)
+size_t event_json_body(char buf[EVENT_JSON_MAX], const struct event_rec *r, const char *id,
+	struct slice sandbox, struct slice context)
 {
 	struct slice text[EVENT_TEXT_MAX];
 	char ts[CLOCK_TEXT_MAX];
@@ -246,6 +254,8 @@ size_t event_json_body(
 	p = event_put(p, slice_make(id, AUDIT_ID_LEN));
 	p = event_put(p, SLICE("\",\"sandbox\":"));
 	p = event_put_text(p, slice_first(sandbox, EVENT_SANDBOX_MAX));
+	p = event_put(p, SLICE(",\"context\":"));
+	p = event_put(p, context.len > 0 ? context : SLICE("null"));
 	p = event_put(p, SLICE(",\"kind\":\""));
 	p = event_put_str(p, event_kind_name((enum audit_kind)r->kind));
 	p = event_put(p, SLICE("\",\"verdict\":\""));

@@ -1,7 +1,8 @@
 /* An event as bounded plain bytes, and as the text of a line.
  *
  * event_rec is what survives a crash: no pointers, secrets masked, each text cut at its limit. The
- * line is made from it; ring adds `v`, `seq` and `prev` around the text. */
+ * line is made from it; ring adds `v`, `seq` and `prev` around the text. The context is kept beside
+ * it, since it does not change while an exchange is open. */
 #pragma once
 
 #include "audit/event.h"
@@ -53,13 +54,18 @@ struct event_rec {
 void event_rec_set(struct event_rec *r, const struct audit_event *e);
 
 /* An escaped byte takes at most six; the rest is names, numbers and punctuation. */
-#define EVENT_JSON_MAX (6 * (EVENT_TEXT_BYTES + EVENT_SANDBOX_MAX) + 640)
+#define EVENT_JSON_MAX (6 * (EVENT_TEXT_BYTES + EVENT_SANDBOX_MAX) + AUDIT_CONTEXT_MAX + 672)
 
 /* Writes `"ts":...` to `"user_agent":...`, and `,"count":N` after it for a count above 1: all of a
  * line that neither depends on its number nor on the line before it. id: AUDIT_ID_LEN characters.
- * sandbox: at most EVENT_SANDBOX_MAX bytes of it are used. Returns the length. */
-size_t event_json_body(
-	char buf[EVENT_JSON_MAX], const struct event_rec *r, const char *id, struct slice sandbox);
+ * sandbox: at most EVENT_SANDBOX_MAX bytes of it are used. context: as audit/context.h writes it,
+ * or empty. Returns the length. */
+size_t event_json_body(char buf[EVENT_JSON_MAX], const struct event_rec *r, const char *id,
+	struct slice sandbox, struct slice context);
+
+/* One text as a line has it, with its quotes, also if it is empty: 6 * s.len + 2 bytes at most.
+ * Returns the length. */
+size_t event_json_string(char *buf, struct slice s);
 
 const char *event_kind_name(enum audit_kind kind);
 const char *event_verdict_name(enum audit_verdict verdict);

@@ -15,8 +15,10 @@ struct refusal_sum {
 	uint64_t start_us; /* of the first */
 	uint32_t uid;
 	uint8_t kind, verdict, reason, host_len;
+	uint16_t context_len;
 	char host[EVENT_HOST_MAX];
 	char id[AUDIT_ID_LEN + 1];
+	char context[AUDIT_CONTEXT_MAX];
 };
 
 struct refusal_area {
@@ -36,6 +38,7 @@ struct refusals {
 		uint32_t n;
 	} rate[REFUSAL_UIDS];
 	uint32_t n_uids;
+	struct slice context;
 	size_t sandbox_len;
 	char sandbox[EVENT_SANDBOX_MAX];
 	struct event_rec rec;
@@ -77,6 +80,12 @@ void refusal_free(struct refusals *f)
 	free(f);
 }
 
+void refusal_set_context(struct refusals *f, struct slice context)
+{
+	REQUIRE(context.len <= AUDIT_CONTEXT_MAX);
+	f->context = context;
+}
+
 uint64_t refusal_tail(const struct refusals *f)
 {
 	return f->tail;
@@ -113,11 +122,12 @@ static bool refusal_rate_ok(struct refusals *f, uint32_t uid, uint64_t second)
 	return true;
 }
 
-static bool refusal_sum_matches(
-	const struct refusal_sum *m, const struct audit_event *e, struct slice host)
+static bool refusal_sum_matches(const struct refusals *f, const struct refusal_sum *m,
+	const struct audit_event *e, struct slice host)
 {
 	return m->serial != 0 && m->uid == e->uid && m->reason == e->reason && m->kind == e->kind &&
-		m->verdict == e->verdict && slice_eq(slice_make(m->host, m->host_len), host);
+		m->verdict == e->verdict && slice_eq(slice_make(m->host, m->host_len), host) &&
+		slice_eq(slice_make(m->context, m->context_len), f->context);
 }
 
 static uint32_t refusal_hash(const struct audit_event *e, struct slice host)
@@ -130,7 +140,7 @@ static uint32_t refusal_hash(const struct audit_event *e, struct slice host)
 }
 
 static void refusal_sum_begin(struct refusals *f, struct refusal_sum *m,
-	const struct audit_event *e, struct slice host, uint64_t serial)
+	const struct audit_event *e, struct slice host, struct slice context, uint64_t serial)
 {
 	if (f->area->n_sums == 0)
 		f->sum_second = f->second;
@@ -143,6 +153,9 @@ static void refusal_sum_begin(struct refusals *f, struct refusal_sum *m,
 	m->host_len = (uint8_t)host.len;
 	if (host.len > 0)
 		memcpy(m->host, host.p, host.len);
+	m->context_len = (uint16_t)context.len;
+	if (context.len > 0)
+		memcpy(m->context, context.p, context.len);
 	m->count = 1;
 	state_store(&m->serial, serial);
 }
@@ -150,6 +163,7 @@ static void refusal_sum_begin(struct refusals *f, struct refusal_sum *m,
 void refusal_count(struct refusals *f, const struct audit_event *e, uint64_t serial, char *id)
 {
 	struct slice host = slice_first(e->host, EVENT_HOST_MAX);
+	struct slice context = f->context;
 	struct refusal_sum *found = NULL;
 	struct audit_event rest = *e;
 	uint32_t at = refusal_hash(e, host);
@@ -158,7 +172,7 @@ void refusal_count(struct refusals *f, const struct audit_event *e, uint64_t ser
 	for (uint32_t i = 0; i < REFUSAL_PROBES; i++) {
 		struct refusal_sum *m = &f->area->sum[(at + i) % REFUSAL_SUMS];
 
-		if (refusal_sum_matches(m, e, host)) {
+		if (refusal_sum_matches(f, m, e, host)) {
 			found = m;
 			break;
 		}
@@ -168,11 +182,11 @@ void refusal_count(struct refusals *f, const struct audit_event *e, uint64_t ser
 	if (!found) {
 		found = &f->area->sum[REFUSAL_SUMS + (uint32_t)e->reason];
 		rest.uid = AUDIT_UID_NONE;
-		host = SLICE_EMPTY;
+		host = context = SLICE_EMPTY;
 	}
 	if (found->serial == 0) {
 		memcpy(found->id, id, AUDIT_ID_LEN + 1);
-		refusal_sum_begin(f, found, &rest, host, serial);
+		refusal_sum_begin(f, found, &rest, host, context, serial);
 		n--;
 	} else {
 		memcpy(id, found->id, AUDIT_ID_LEN + 1);
@@ -221,7 +235,8 @@ void refusal_add(
 		return;
 	}
 	event_rec_set(&f->rec, e);
-	len = event_json_body(f->body, &f->rec, id, slice_make(f->sandbox, f->sandbox_len));
+	len = event_json_body(
+		f->body, &f->rec, id, slice_make(f->sandbox, f->sandbox_len), f->context);
 	if (refusal_space(len) > REFUSAL_BYTES - (area->head - f->tail)) {
 		refusal_count(f, e, serial, id);
 		return;
@@ -265,7 +280,8 @@ static bool refusal_promote_sum(struct refusals *f, struct ring *ring, struct re
 	if (ring_used(ring) >= RING_HALF || !ring_fits(ring, EVENT_JSON_MAX))
 		return false;
 	event_rec_set(&f->rec, &e);
-	len = event_json_body(f->body, &f->rec, m->id, slice_make(f->sandbox, f->sandbox_len));
+	len = event_json_body(f->body, &f->rec, m->id, slice_make(f->sandbox, f->sandbox_len),
+		slice_make(m->context, m->context_len));
 	ring_commit(ring, slice_make(f->body, len), &src);
 	state_store(&m->serial, 0);
 	state_store(&f->area->n_sums, f->area->n_sums - 1);

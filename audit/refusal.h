@@ -2,8 +2,8 @@
  *
  * Each is staged in a ring of its own and becomes a line only while the main ring is less than half
  * full. Past REFUSAL_RATE a second and uid, or when the staging ring is full, refusals are counted
- * in the plain area, one summary for each (kind, verdict, reason, host, uid), which becomes a line
- * once its second is over. */
+ * in the plain area, one summary for each (kind, verdict, reason, host, uid) of one context, which
+ * becomes a line once its second is over. */
 #pragma once
 
 #include "audit/ring.h"
@@ -24,6 +24,9 @@ size_t refusal_area_size(void);
 struct refusals *refusal_new(
 	struct refusal_area *area, const struct ring *ring, struct slice sandbox);
 void refusal_free(struct refusals *f);
+
+/* Of refusals from now on, at most AUDIT_CONTEXT_MAX bytes; borrowed until the next one. */
+void refusal_set_context(struct refusals *f, struct slice context);
 
 /* Takes the refusal in; never fails. second: of a monotonic clock. id: AUDIT_ID_LEN characters and
  * a NUL; replaced by the summary's when it is counted there. */

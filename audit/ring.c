@@ -227,26 +227,67 @@ static char ring_byte(const struct ring *r, uint64_t pos)
 	return r->area->bytes[pos % AUDIT_RING_BYTES];
 }
 
+/* Where the next line begins, from any byte of a line on. */
+static uint64_t ring_line_after(const struct ring *r, uint64_t pos)
+{
+	while (ring_byte(r, pos) != '\n')
+		pos++;
+	return pos + 1;
+}
+
+/* The number in the line that begins here. */
+static uint64_t ring_line_seq(const struct ring *r, uint64_t pos)
+{
+	uint64_t seq = 0;
+	char c;
+
+	for (pos += sizeof(RING_PREFIX) - 1; (c = ring_byte(r, pos)) >= '0' && c <= '9'; pos++)
+		seq = seq * 10 + (uint64_t)(c - '0');
+	return seq;
+}
+
+/* Where the oldest whole line begins. One that was being written in a crash may lie behind the
+ * head, over the oldest ones. */
+static uint64_t ring_low(const struct ring *r)
+{
+	uint64_t written = ring_head(r) + RING_LINE_MAX;
+
+	return written <= AUDIT_RING_BYTES ? 0 : ring_line_after(r, written - AUDIT_RING_BYTES);
+}
+
+uint64_t ring_oldest(const struct ring *r)
+{
+	uint64_t low = ring_low(r);
+
+	return low == ring_head(r) ? ring_seq(r) + 1 : ring_line_seq(r, low);
+}
+
+bool ring_find(const struct ring *r, uint64_t seq, uint64_t *pos)
+{
+	uint64_t at = ring_low(r); /* the line that begins here is not behind the one asked for */
+	uint64_t end = ring_head(r);
+
+	if (seq > ring_seq(r) + 1 || seq < ring_oldest(r))
+		return false;
+	if (seq == ring_seq(r) + 1)
+		at = end;
+	while (at < end && ring_line_seq(r, at) < seq) {
+		uint64_t mid = ring_line_after(r, at + (end - at) / 2);
+
+		if (mid < end && ring_line_seq(r, mid) > seq)
+			end = mid;
+		else
+			at = mid < end ? mid : ring_line_after(r, at);
+	}
+	*pos = at;
+	return true;
+}
+
 bool ring_cursor_seek(struct ring *r, enum ring_cursor c, uint64_t seq)
 {
-	uint64_t head = ring_head(r);
-	uint64_t pos = head;
-	uint64_t low = head > AUDIT_RING_BYTES ? head - AUDIT_RING_BYTES : 0;
-	uint64_t last = ring_seq(r);
+	uint64_t pos;
 
-	/* A line that is being written may already lie over the oldest ones. */
-	if (low > 0)
-		low += RING_LINE_MAX;
-	for (; last > seq; last--) {
-		if (pos <= low)
-			return false;
-		pos--; /* the newline of line `last` */
-		while (pos > low && ring_byte(r, pos - 1) != '\n')
-			pos--;
-		if (pos > 0 && ring_byte(r, pos - 1) != '\n')
-			return false;
-	}
-	if (last != seq)
+	if (!ring_find(r, seq + 1, &pos))
 		return false;
 	ring_cursor_set(r, c, pos);
 	return true;
@@ -273,6 +314,30 @@ size_t ring_whole(const struct ring *r, uint64_t from, size_t n)
 {
 	while (n > 0 && ring_byte(r, from + n - 1) != '\n')
 		n--;
+	return n;
+}
+
+uint32_t ring_copy_lines(const struct ring *r, uint64_t from, uint32_t max, struct strbuf *out)
+{
+	uint64_t to = from;
+	uint32_t n;
+
+	for (n = 0; n < max && to < ring_head(r); n++) {
+		uint64_t next = ring_line_after(r, to);
+
+		if (next - from > out->max - out->len)
+			break;
+		to = next;
+	}
+	while (from < to) {
+		size_t at = from % AUDIT_RING_BYTES;
+		size_t len = AUDIT_RING_BYTES - at;
+
+		if (len > to - from)
+			len = (size_t)(to - from);
+		strbuf_add(out, slice_make(r->area->bytes + at, len));
+		from += len;
+	}
 	return n;
 }
 

@@ -10,6 +10,7 @@
 
 #include "audit/audit.h"
 #include "audit/event_json.h"
+#include "base/strbuf.h"
 
 #define RING_HEX_LEN 64
 /* `{"v":1,"seq":` and 20 digits; `,"prev":"`, 64 digits, `"}`, newline. */
@@ -58,10 +59,20 @@ void ring_cursor_set(struct ring *r, enum ring_cursor c, uint64_t to);
 /* Moves the cursor to behind line `seq` if that is one of the last lines, still in the ring. */
 bool ring_cursor_seek(struct ring *r, enum ring_cursor c, uint64_t seq);
 
+/* The oldest line that is still whole in the ring, taken by all sinks or not; ring_seq() + 1 if
+ * there is none. */
+uint64_t ring_oldest(const struct ring *r);
+/* Where line `seq` begins, from ring_oldest() to ring_seq() + 1, which begins at the head. False
+ * for other lines. Looks at a few lines, not at all. */
+CHECKED bool ring_find(const struct ring *r, uint64_t seq, uint64_t *pos);
+
 /* The committed bytes from a position to the head, in at most two pieces; returns their number. */
 int ring_view(const struct ring *r, uint64_t from, struct iovec iov[2]);
 /* How many of the n bytes from a position are whole lines. */
 size_t ring_whole(const struct ring *r, uint64_t from, size_t n);
+/* Adds to out the lines from a position on, where one begins: at most max of them, as many as fit.
+ * Returns their number. */
+uint32_t ring_copy_lines(const struct ring *r, uint64_t from, uint32_t max, struct strbuf *out);
 
 /* Number of a line as the ring writes it, and its `prev` (RING_HEX_LEN characters, borrowed). line:
  * without its newline. False if it is not such a line. */

@@ -15,14 +15,16 @@ struct audit_slot {
 	uint64_t serial;
 	uint64_t order; /* among ended slots */
 	char id[AUDIT_ID_LEN + 1];
+	uint16_t context_len;
 	struct event_rec rec[2];
+	char context[AUDIT_CONTEXT_MAX];
 };
 
 union slot_page {
 	struct audit_slot slot;
 	char page[SLOT_SIZE];
 };
-_Static_assert(sizeof(union slot_page) == SLOT_SIZE, "a slot must fit a page");
+_Static_assert(sizeof(union slot_page) == SLOT_SIZE, "a slot must fit its pages");
 
 struct slot_area {
 	uint64_t peak; /* slots at and above this were never used: their pages do not exist */
@@ -145,10 +147,11 @@ void slot_free(struct slots *s)
 }
 
 struct audit_slot *slot_take(
-	struct slots *s, const struct audit_event *e, uint64_t serial, const char *id, bool spare)
+	struct slots *s, const struct audit_event *e, const struct slot_mark *mark, bool spare)
 {
 	struct audit_slot *slot;
 
+	REQUIRE(mark->context.len <= sizeof(slot->context));
 	if (s->n_taken >= (spare ? SLOT_ALL : AUDIT_SLOTS))
 		return NULL;
 	if (s->n_free > 0) {
@@ -158,9 +161,12 @@ struct audit_slot *slot_take(
 		state_store(&s->area->peak, s->area->peak + 1);
 	}
 	s->n_taken++;
-	slot->serial = serial;
-	memcpy(slot->id, id, AUDIT_ID_LEN);
+	slot->serial = mark->serial;
+	memcpy(slot->id, mark->id, AUDIT_ID_LEN);
 	slot->id[AUDIT_ID_LEN] = '\0';
+	slot->context_len = (uint16_t)mark->context.len;
+	if (mark->context.len > 0)
+		memcpy(slot->context, mark->context.p, mark->context.len);
 	event_rec_set(&slot->rec[0], e);
 	state_store(&slot->word, SLOT_OPEN);
 	return slot;
@@ -212,6 +218,11 @@ const char *slot_id(const struct audit_slot *slot)
 uint64_t slot_serial(const struct audit_slot *slot)
 {
 	return slot->serial;
+}
+
+struct slice slot_context(const struct audit_slot *slot)
+{
+	return slice_make(slot->context, slot->context_len);
 }
 
 uint32_t slot_count(const struct slots *s)

@@ -253,5 +253,6 @@ void api_policy_run(const struct api_policy *p, struct api_call *call)
 	q->r.ops = &api_policy_request_ops;
 	q->p = p;
 	q->call = call;
+	q->next.uid = api_call_uid(call);
 	policy_change_submit(p->changes, &q->r);
 }

@@ -13,6 +13,7 @@ struct api_policy_next {
 	struct policy *policy; /* with the operator's rules */
 	char *doc;             /* for the area; freed by the request */
 	const char *what;      /* for the audit trail: "POST /policy" */
+	uint32_t uid;          /* of who asked, AUDIT_UID_NONE */
 };
 
 struct api_policy_ops {

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "control/api_audit.h"
 #include "control/api_policy.h"
 #include "control/areas.h"
 #include "control/settings_int.h"
@@ -80,7 +81,16 @@ static void on_api_publish(void *arg, struct api_policy_next *next)
 	policy_unref(policy);
 	(void)snprintf(what, sizeof(what), "%s: revision %llu, %zu rules", next->what,
 		(unsigned long long)w->meta.policy_revision, policy_n_rules(s->user_policy));
-	worker_note(w, AUDIT_POLICY, REASON_ALLOWED, what);
+	audit_note(w->audit,
+		&(struct audit_event){
+			.kind = AUDIT_POLICY,
+			.verdict = AUDIT_ALLOWED,
+			.reason = REASON_ALLOWED,
+			.rule = slice_str(what),
+			.uid = next->uid,
+			.start_us = clock_wall_us(),
+		},
+		NULL);
 	log_info("api", "%s", what);
 }
 
@@ -166,6 +176,15 @@ static json_t *worker_status_warnings(const struct worker *w)
 	return warnings;
 }
 
+static json_t *worker_status_audit(const struct audit *a)
+{
+	struct slice labels = audit_context(a);
+	json_t *context = json_loadb(labels.p, labels.len, 0, NULL);
+
+	return json_pack("{s:I, s:I, s:o}", "seq", (json_int_t)audit_seq(a), "oldest",
+		(json_int_t)audit_oldest(a), "context", context ? context : json_object());
+}
+
 static void on_api_status(struct api_call *call, void *arg)
 {
 	const struct worker *w = arg;
@@ -187,12 +206,27 @@ static void on_api_status(struct api_call *call, void *arg)
 		vault_exists(w->vault.vault)
 			? json_pack("{s:I}", "revision", (json_int_t)vault_revision(w->vault.vault))
 			: json_null());
-	json_object_set_new(
-		doc, "audit", json_pack("{s:I}", "seq", (json_int_t)audit_seq(w->audit)));
+	json_object_set_new(doc, "audit", worker_status_audit(w->audit));
 	json_object_set_new(doc, "api",
 		json_pack("{s:I}", "unauthorized", (json_int_t)api_n_strangers(w->api)));
 	json_object_set_new(doc, "warnings", worker_status_warnings(w));
 	api_answer_json(call, 200, NULL, doc);
+}
+
+/* --- /audit --- */
+
+static void on_api_audit(struct api_call *call, void *arg)
+{
+	const struct worker *w = arg;
+
+	api_audit_run(w->audit, call);
+}
+
+static void on_api_audit_context(struct api_call *call, void *arg)
+{
+	struct worker *w = arg;
+
+	api_audit_context_run(w->audit, call);
 }
 
 /* --- life --- */
@@ -222,6 +256,8 @@ void worker_api_open(struct worker *w)
 	static const struct api_route routes[] = {
 		{"/healthz", NULL, true, on_api_healthz},
 		{"/policy", API_POLICY_METHODS, false, on_api_policy},
+		{"/audit", API_AUDIT_METHODS, false, on_api_audit},
+		{"/audit/context", API_AUDIT_CONTEXT_METHODS, false, on_api_audit_context},
 		{"/status", "GET", false, on_api_status},
 	};
 	static const enum role listeners[] = {ROLE_API, ROLE_API_V6};

@@ -115,6 +115,7 @@ enum query_option {
 	QUERY_REASON,
 	QUERY_METHOD,
 	QUERY_UID,
+	QUERY_CONTEXT,
 	QUERY_LIMIT,
 	QUERY_FORMAT,
 	QUERY_FILE,
@@ -129,6 +130,7 @@ static const struct option query_longs[] = {
 	{"reason", required_argument, NULL, QUERY_REASON},
 	{"method", required_argument, NULL, QUERY_METHOD},
 	{"uid", required_argument, NULL, QUERY_UID},
+	{"context", required_argument, NULL, QUERY_CONTEXT},
 	{"limit", required_argument, NULL, QUERY_LIMIT},
 	{"format", required_argument, NULL, QUERY_FORMAT},
 	{"file", required_argument, NULL, QUERY_FILE},
@@ -163,6 +165,8 @@ static int audit_query_option(struct audit_query *q, int c, const char *text, st
 		f->has_uid = true;
 		good = slice_to_u64(slice_str(text), &f->uid) && f->uid < AUDIT_UID_NONE;
 		break;
+	case QUERY_CONTEXT:
+		return audit_filter_context(text, f, msg);
 	case QUERY_LIMIT:
 		good = slice_to_u64(slice_str(text), &q->limit) && q->limit > 0;
 		break;

@@ -110,6 +110,32 @@ int audit_filter_reason(const char *text, struct audit_filter *f, struct errmsg 
 	return filter_word(text, filter_reasons, &f->reason, msg);
 }
 
+int audit_filter_context(const char *text, struct audit_filter *f, struct errmsg *msg)
+{
+	const char *equals = strchr(text, '=');
+
+	if (!equals || equals == text)
+		return errmsg_set(msg, E_VALUE, "\"%.60s\": expected NAME=VALUE", text);
+	f->label = slice_make(text, (size_t)(equals - text));
+	f->label_value = slice_str(equals + 1);
+	return 0;
+}
+
+static bool filter_context(const struct audit_filter *f, const struct audit_record *r)
+{
+	const char *name;
+	json_t *value;
+
+	json_object_foreach(json_object_get(r->root, "context"), name, value)
+	{
+		if (slice_eq(slice_str(name), f->label) && json_is_string(value))
+			return slice_eq(
+				slice_make(json_string_value(value), json_string_length(value)),
+				f->label_value);
+	}
+	return f->label.len == 0;
+}
+
 static bool filter_cell(struct slice want, const struct audit_record *r, enum audit_column c)
 {
 	return want.len == 0 || slice_eq(want, r->cell[c]);
@@ -136,5 +162,5 @@ bool audit_filter_match(const struct audit_filter *f, const struct audit_record 
 		filter_cell(f->verdict, r, AUDIT_COLUMN_VERDICT) &&
 		filter_cell(f->kind, r, AUDIT_COLUMN_KIND) &&
 		filter_cell(f->reason, r, AUDIT_COLUMN_REASON) &&
-		filter_cell(f->method, r, AUDIT_COLUMN_METHOD);
+		filter_cell(f->method, r, AUDIT_COLUMN_METHOD) && filter_context(f, r);
 }

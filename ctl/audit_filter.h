@@ -16,6 +16,8 @@ struct audit_filter {
 	struct slice method;
 	bool has_uid;
 	uint64_t uid;
+	struct slice label; /* of the context; empty: any */
+	struct slice label_value;
 };
 
 /* A time as clock_parse reads it, or `90s`, `10m`, `2h`, `1d`: that long before now. */
@@ -24,6 +26,9 @@ CHECKED int audit_filter_time(
 
 /* A name, an address, or `*.name`. */
 CHECKED int audit_filter_host(const char *text, struct audit_filter *f, struct errmsg *msg);
+
+/* `NAME=VALUE`: the context has this label. */
+CHECKED int audit_filter_context(const char *text, struct audit_filter *f, struct errmsg *msg);
 
 /* Each takes one word of its table, and names the nearest one for another. */
 CHECKED int audit_filter_verdict(const char *text, struct audit_filter *f, struct errmsg *msg);

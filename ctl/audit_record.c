@@ -2,6 +2,7 @@
 #include "ctl/audit_record.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/clock.h"
 
@@ -22,6 +23,14 @@ static int audit_record_cell(
 {
 	int n;
 
+	if (c == AUDIT_COLUMN_CONTEXT && !json_is_null(value)) {
+		r->context = json_is_object(value) ? json_dumps(value, JSON_COMPACT) : NULL;
+		if (!r->context)
+			return errmsg_set(
+				msg, E_SYNTAX, "field context is neither object nor null");
+		r->cell[c] = slice_str(r->context);
+		return 0;
+	}
 	switch (json_typeof(value)) {
 	case JSON_STRING:
 		r->cell[c] = slice_make(json_string_value(value), json_string_length(value));
@@ -62,6 +71,7 @@ int audit_record_decode(struct slice line, struct audit_record *r, struct errmsg
 	json_error_t error;
 	int ret = 0;
 
+	r->context = NULL;
 	r->root = json_loadb(line.p, line.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
 	for (int c = 0; c < AUDIT_COLUMN_MAX; c++)
 		r->cell[c] = SLICE_EMPTY;
@@ -88,5 +98,7 @@ int audit_record_decode(struct slice line, struct audit_record *r, struct errmsg
 void audit_record_fini(struct audit_record *r)
 {
 	json_decref(r->root);
+	free(r->context);
 	r->root = NULL;
+	r->context = NULL;
 }

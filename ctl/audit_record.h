@@ -12,6 +12,7 @@
 	X(TS, "ts")                 \
 	X(ID, "id")                 \
 	X(SANDBOX, "sandbox")       \
+	X(CONTEXT, "context")       \
 	X(KIND, "kind")             \
 	X(VERDICT, "verdict")       \
 	X(REASON, "reason")         \
@@ -46,13 +47,16 @@ const char *audit_column_name(enum audit_column c);
 
 struct audit_record {
 	json_t *root;
-	uint64_t start_us;                   /* `ts` */
-	struct slice cell[AUDIT_COLUMN_MAX]; /* points into root or number; null is empty */
+	uint64_t start_us; /* `ts` */
+	struct slice
+		cell[AUDIT_COLUMN_MAX]; /* points into root, context or number; null is empty */
+	char *context;                  /* as compact JSON; NULL: none */
 	char number[AUDIT_COLUMN_MAX][24];
 };
 
 /* line: without its newline. E_SYNTAX with a message if it is no JSON object, has no seq, time,
- * kind, verdict or reason, or a field that is neither text, number nor null. audit_record_fini also
+ * kind, verdict or reason, or a field that is neither text, number nor null (`context`: an object
+ * or null). audit_record_fini also
  * after a failure. Unknown fields are left to newer versions. */
 CHECKED int audit_record_decode(struct slice line, struct audit_record *r, struct errmsg *msg);
 void audit_record_fini(struct audit_record *r);

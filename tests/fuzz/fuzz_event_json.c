@@ -52,7 +52,8 @@ static void event_check(struct slice url, struct slice agent, bool planted)
 	struct slice text;
 
 	event_rec_set(&rec, &e);
-	text = slice_make(body, event_json_body(body, &rec, "0123456789abcdef", agent));
+	text = slice_make(
+		body, event_json_body(body, &rec, "0123456789abcdef", agent, SLICE_EMPTY));
 	text_check(text);
 	if (planted)
 		REQUIRE(slice_find(text, SLICE(SECRET)) == text.len);

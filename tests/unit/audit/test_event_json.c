@@ -13,7 +13,7 @@ static const char *body_of(const struct audit_event *e, struct slice sandbox)
 
 	memset(&rec, 0xa5, sizeof(rec));
 	event_rec_set(&rec, e);
-	len = event_json_body(body, &rec, ID, sandbox);
+	len = event_json_body(body, &rec, ID, sandbox, SLICE_EMPTY);
 	body[len] = '\0';
 	return body;
 }
@@ -36,6 +36,7 @@ static void test_all_fields_stand_in_the_fixed_order(void **state)
 	e.user_agent = SLICE("curl/8");
 	assert_string_equal(body_of(&e, SLICE("box")),
 		"\"ts\":\"2026-01-02T03:04:05.678901Z\",\"id\":\"" ID "\",\"sandbox\":\"box\","
+		"\"context\":null,"
 		"\"kind\":\"read\",\"verdict\":\"allowed\",\"reason\":\"allowed\","
 		"\"method\":\"GET\",\"url\":\"https://docs.test/a?token=<3>\","
 		"\"host\":\"docs.test\",\"port\":443,\"addr\":\"10.1.2.3\",\"status\":200,"
@@ -50,6 +51,7 @@ static void test_what_is_not_known_is_null(void **state)
 
 	assert_string_equal(body_of(&e, SLICE_EMPTY),
 		"\"ts\":\"1970-01-01T00:00:00.000000Z\",\"id\":\"" ID "\",\"sandbox\":null,"
+		"\"context\":null,"
 		"\"kind\":\"start\",\"verdict\":\"allowed\",\"reason\":\"allowed\","
 		"\"method\":null,\"url\":null,\"host\":null,\"port\":null,\"addr\":null,"
 		"\"status\":null,\"up\":0,\"down\":0,\"ms\":0,\"via\":null,\"alpn\":null,"
@@ -63,6 +65,18 @@ static void test_uid_zero_is_a_user_and_not_null(void **state)
 
 	e.uid = 0;
 	assert_non_null(strstr(body_of(&e, SLICE_EMPTY), "\"uid\":0,"));
+}
+
+static void test_context_stands_behind_the_sandbox_as_it_is(void **state)
+{
+	struct audit_event e = trail_event("/");
+	struct event_rec rec;
+	size_t len;
+
+	event_rec_set(&rec, &e);
+	len = event_json_body(body, &rec, ID, SLICE("box"), SLICE("{\"run\":\"r\"}"));
+	body[len] = '\0';
+	assert_non_null(strstr(body, "\"sandbox\":\"box\",\"context\":{\"run\":\"r\"},\"kind\":"));
 }
 
 static void test_count_is_written_above_one_only(void **state)
@@ -162,6 +176,8 @@ static void test_worst_text_fits_the_bound(void **state)
 	static char text[70000];
 	struct audit_event e = trail_event("/");
 	struct slice all = slice_make(text, sizeof(text));
+	struct event_rec rec;
+	size_t len;
 
 	memset(text, 1, sizeof(text));
 	memset(&e.addr, 0xfe, sizeof(e.addr));
@@ -174,8 +190,10 @@ static void test_worst_text_fits_the_bound(void **state)
 	e.count = UINT32_MAX;
 	e.uid = UINT32_MAX - 1;
 	e.reason = REASON_ALLOWED_BY_DEFAULT;
-	assert_true(strlen(body_of(&e, all)) < EVENT_JSON_MAX);
-	assert_true(strlen(body) > EVENT_JSON_MAX - 1024);
+	event_rec_set(&rec, &e);
+	len = event_json_body(body, &rec, ID, all, slice_make(text, AUDIT_CONTEXT_MAX));
+	assert_true(len < EVENT_JSON_MAX);
+	assert_true(len > EVENT_JSON_MAX - 1024);
 }
 
 static void test_userinfo_and_secrets_reach_no_line(void **state)
@@ -258,6 +276,7 @@ int main(void)
 		cmocka_unit_test(test_all_fields_stand_in_the_fixed_order),
 		cmocka_unit_test(test_what_is_not_known_is_null),
 		cmocka_unit_test(test_uid_zero_is_a_user_and_not_null),
+		cmocka_unit_test(test_context_stands_behind_the_sandbox_as_it_is),
 		cmocka_unit_test(test_count_is_written_above_one_only),
 		cmocka_unit_test(test_text_from_outside_is_escaped),
 		cmocka_unit_test(test_texts_at_their_limit_are_whole_and_one_past_are_cut),

@@ -240,6 +240,59 @@ static void test_staged_and_counted_refusals_survive_a_new_start(void **state)
 	fixture_fini(&f);
 }
 
+static void test_refusals_keep_the_context_that_they_came_in(void **state)
+{
+	struct fixture f;
+	char *text;
+
+	fixture_init(&f);
+	refusal_set_context(f.refusals, SLICE("{\"run\":\"1\"}"));
+	for (int i = 0; i < REFUSAL_RATE + 5; i++)
+		refuse(&f, "a.test", 1000, 7);
+	refusal_set_context(f.refusals, SLICE("{\"run\":\"2\"}"));
+	for (int i = 0; i < 3; i++)
+		refuse(&f, "a.test", 1000, 7);
+	refusal_set_context(f.refusals, SLICE_EMPTY);
+	refuse(&f, "a.test", 1000, 7);
+	refuse(&f, "a.test", 1000, 7);
+	fixture_restart(&f);
+	assert_int_equal(refusal_promote(f.refusals, f.ring, 8, true), REFUSAL_RATE + 3);
+	text = lines(&f);
+	assert_int_equal(total(text), REFUSAL_RATE + 10);
+	assert_int_equal(trail_count(text, ",\"context\":{\"run\":\"1\"},"), REFUSAL_RATE + 1);
+	assert_int_equal(trail_count(text, ",\"context\":{\"run\":\"2\"},"), 1);
+	assert_int_equal(trail_count(text, ",\"context\":null,"), 1);
+	assert_int_equal(trail_count(text, "\"count\":5,"), 1);
+	assert_int_equal(trail_count(text, "\"count\":3,"), 1);
+	assert_int_equal(trail_count(text, "\"count\":2,"), 1);
+	free(text);
+	fixture_fini(&f);
+}
+
+static void test_summary_by_reason_alone_has_no_context(void **state)
+{
+	struct fixture f;
+	char host[32];
+	char *text;
+	const char *rest;
+
+	fixture_init(&f);
+	refusal_set_context(f.refusals, SLICE("{\"run\":\"1\"}"));
+	for (int i = 0; i < REFUSAL_RATE + 2000; i++) {
+		(void)snprintf(host, sizeof(host), "h%d.test", i);
+		refuse(&f, host, 1000, 7);
+	}
+	(void)refusal_promote(f.refusals, f.ring, 8, true);
+	text = lines(&f);
+	assert_int_equal(total(text), REFUSAL_RATE + 2000);
+	rest = strstr(text, "\"context\":null,");
+	assert_non_null(rest);
+	assert_non_null(strstr(rest, "\"host\":null,"));
+	assert_int_equal(trail_count(text, "\"context\":null,"), 1);
+	free(text);
+	fixture_fini(&f);
+}
+
 static void test_staging_ring_wraps(void **state)
 {
 	struct fixture f;
@@ -268,6 +321,8 @@ int main(void)
 		cmocka_unit_test(test_too_many_different_summaries_are_counted_by_reason),
 		cmocka_unit_test(test_refusals_never_fill_more_than_half_of_the_ring),
 		cmocka_unit_test(test_staged_and_counted_refusals_survive_a_new_start),
+		cmocka_unit_test(test_refusals_keep_the_context_that_they_came_in),
+		cmocka_unit_test(test_summary_by_reason_alone_has_no_context),
 		cmocka_unit_test(test_staging_ring_wraps),
 	};
 

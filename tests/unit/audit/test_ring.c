@@ -222,6 +222,119 @@ static void test_seek_does_not_find_lines_that_were_written_over(void **state)
 	ring_done(r, area);
 }
 
+/* All lines of the ring by their number, and where each begins. */
+static void find_all(const struct ring *r)
+{
+	uint64_t oldest = ring_oldest(r);
+	uint64_t first = 0;
+	uint64_t want = 0;
+	uint64_t pos;
+
+	assert_true(oldest > 0 && ring_find(r, oldest, &first));
+	want = first;
+	for (uint64_t seq = oldest; seq <= ring_seq(r); seq++) {
+		char digits[40];
+		int n = snprintf(
+			digits, sizeof(digits), "{\"v\":1,\"seq\":%llu,", (unsigned long long)seq);
+		struct strbuf line;
+
+		assert_true(ring_find(r, seq, &pos));
+		assert_int_equal(pos, want);
+		strbuf_init(&line, RING_LINE_MAX);
+		assert_int_equal(ring_copy_lines(r, pos, 1, &line), 1);
+		assert_int_equal(strncmp(strbuf_cstr(&line), digits, (size_t)n), 0);
+		assert_int_equal(line.p[line.len - 1], '\n');
+		want += line.len;
+		strbuf_fini(&line);
+	}
+	assert_int_equal(want, ring_head(r));
+	assert_true(ring_find(r, ring_seq(r) + 1, &pos));
+	assert_int_equal(pos, ring_head(r));
+	assert_false(ring_find(r, ring_seq(r) + 2, &pos));
+	assert_false(ring_find(r, oldest - 1, &pos));
+}
+
+static void test_find_gives_the_beginning_of_every_line_that_is_there(void **state)
+{
+	static char body[EVENT_JSON_MAX];
+	static const char hash[RING_HEX_LEN] = "";
+	struct ring_source src = {0};
+	void *area;
+	struct ring *r = ring_of(&area);
+	uint64_t pos;
+
+	memset(body, 'x', sizeof(body));
+	assert_int_equal(ring_oldest(r), 1);
+	assert_true(ring_find(r, 1, &pos));
+	assert_int_equal(pos, 0);
+	assert_false(ring_find(r, 0, &pos));
+	ring_set_origin(r, 99, hash);
+	assert_int_equal(ring_oldest(r), 100);
+	/* Lengths of every kind, three times round. */
+	for (uint64_t i = 0; ring_head(r) < UINT64_C(3) * AUDIT_RING_BYTES; i++) {
+		size_t len = i % 97 == 0 ? sizeof(body) : i * 7919 % 900;
+
+		ring_commit(r, slice_make(body, len), &src);
+		if (i == 0 || i == 10)
+			find_all(r);
+	}
+	find_all(r);
+	ring_done(r, area);
+}
+
+/* Up to the last byte that is written anew when the next line is torn. */
+static void test_oldest_line_is_none_that_a_torn_one_may_lie_over(void **state)
+{
+	struct ring_source src = {0};
+	static char body[EVENT_JSON_MAX];
+	void *area;
+	struct ring *r = ring_of(&area);
+	uint64_t pos;
+
+	memset(body, 'x', sizeof(body));
+	while (ring_head(r) + RING_LINE_MAX <= AUDIT_RING_BYTES) {
+		assert_int_equal(ring_oldest(r), 1);
+		ring_commit(r, slice_make(body, 3000), &src);
+	}
+	assert_true(ring_oldest(r) > 1);
+	for (int i = 0; i < 3000; i++) {
+		assert_true(ring_find(r, ring_oldest(r), &pos));
+		assert_true(ring_head(r) + RING_LINE_MAX - pos <= AUDIT_RING_BYTES);
+		ring_commit(r, slice_make(body, 3000), &src);
+	}
+	ring_done(r, area);
+}
+
+static void test_copy_takes_whole_lines_up_to_either_limit(void **state)
+{
+	void *area;
+	struct ring *r = ring_of(&area);
+	struct strbuf out;
+	uint64_t second, third;
+
+	for (int i = 0; i < 3; i++)
+		commit(r, BODY);
+	assert_true(ring_find(r, 2, &second) && ring_find(r, 3, &third));
+	strbuf_init(&out, RING_LINE_MAX);
+	assert_int_equal(ring_copy_lines(r, 0, 0, &out), 0);
+	assert_int_equal(ring_copy_lines(r, 0, 2, &out), 2);
+	assert_int_equal(out.len, third);
+	strbuf_clear(&out);
+	assert_int_equal(ring_copy_lines(r, second, 100, &out), 2);
+	assert_int_equal(out.len, ring_head(r) - second);
+	strbuf_clear(&out);
+	assert_int_equal(ring_copy_lines(r, ring_head(r), 100, &out), 0);
+	strbuf_fini(&out);
+	strbuf_init(&out, (size_t)third);
+	assert_int_equal(ring_copy_lines(r, 0, 100, &out), 2);
+	strbuf_fini(&out);
+	strbuf_init(&out, (size_t)third - 1);
+	assert_int_equal(ring_copy_lines(r, 0, 100, &out), 1);
+	assert_false(out.full);
+	strbuf_fini(&out);
+	ring_done(r, area);
+}
+
 static void test_cursor_that_was_closed_too_long_starts_at_the_head(void **state)
 {
 	void *area;
@@ -285,6 +398,9 @@ int main(void)
 		cmocka_unit_test(test_line_across_the_end_of_the_ring_is_whole),
 		cmocka_unit_test(test_seek_finds_the_line_after_a_number),
 		cmocka_unit_test(test_seek_does_not_find_lines_that_were_written_over),
+		cmocka_unit_test(test_find_gives_the_beginning_of_every_line_that_is_there),
+		cmocka_unit_test(test_oldest_line_is_none_that_a_torn_one_may_lie_over),
+		cmocka_unit_test(test_copy_takes_whole_lines_up_to_either_limit),
 		cmocka_unit_test(test_cursor_that_was_closed_too_long_starts_at_the_head),
 		cmocka_unit_test(test_line_parse_takes_our_lines_only),
 	};

@@ -3,6 +3,7 @@
 #include "tests/unit/audit/trail.h"
 
 #define ID "0123456789abcdef"
+#define PAGE 4096
 
 static struct slots *slots_of(void **area)
 {
@@ -21,12 +22,19 @@ static struct audit_slot *take(struct slots *s, uint64_t serial)
 	struct audit_event e = trail_event("http://docs.test/");
 
 	e.up = serial;
-	return slot_take(s, &e, serial, ID, false);
+	return slot_take(s, &e, &(struct slot_mark){serial, ID, SLICE_EMPTY}, false);
+}
+
+/* One of the spare slots. */
+static struct audit_slot *take_spare(struct slots *s, uint64_t serial)
+{
+	struct audit_event e = trail_event("/");
+
+	return slot_take(s, &e, &(struct slot_mark){serial, ID, SLICE_EMPTY}, true);
 }
 
 static void test_slots_are_taken_up_to_the_limit_and_the_spare_ones_on_request(void **state)
 {
-	struct audit_event e = trail_event("/");
 	void *area;
 	struct slots *s = slots_of(&area);
 
@@ -34,8 +42,8 @@ static void test_slots_are_taken_up_to_the_limit_and_the_spare_ones_on_request(v
 		assert_non_null(take(s, i));
 	assert_null(take(s, 9999));
 	for (uint64_t i = 1; i <= SLOT_SPARE; i++)
-		assert_non_null(slot_take(s, &e, 10000 + i, ID, true));
-	assert_null(slot_take(s, &e, 20000, ID, true));
+		assert_non_null(take_spare(s, 10000 + i));
+	assert_null(take_spare(s, 20000));
 	assert_int_equal(slot_count(s), SLOT_ALL);
 	slots_done(s, area);
 }
@@ -56,7 +64,7 @@ static void test_slot_given_back_last_is_taken_first(void **state)
 
 static void test_few_pages_are_touched(void **state)
 {
-	static unsigned char in[SLOT_ALL + 64];
+	static unsigned char in[SLOT_SIZE / PAGE * (SLOT_ALL + 2)];
 	void *area;
 	struct slots *s = slots_of(&area);
 	size_t pages = 0;
@@ -73,7 +81,7 @@ static void test_few_pages_are_touched(void **state)
 	slot_free(s);
 	s = slot_new(area, 0);
 	assert_int_equal(mincore(area, slot_area_size(), in), 0);
-	for (size_t i = 0; i < slot_area_size() / SLOT_SIZE; i++)
+	for (size_t i = 0; i < slot_area_size() / PAGE; i++)
 		pages += in[i] & 1;
 	assert_true(pages >= 3 && pages <= 4); /* the head and two slots */
 	slots_done(s, area);
@@ -138,7 +146,7 @@ static void test_open_slots_become_interrupted_after_ended_ones_by_age(void **st
 	slot_release(s, a);
 	a = take(s, 13); /* younger, in the first place */
 	(void)a;
-	(void)slot_take(s, &e, 10, ID, false);
+	(void)take(s, 10);
 	slot_free(s);
 	s = slot_new(area, 0);
 	for (size_t i = 0; i < ARRAY_LEN(want); i++) {
@@ -188,6 +196,30 @@ static void test_record_that_is_half_written_does_not_count(void **state)
 	slots_done(s, area);
 }
 
+static void test_context_of_the_beginning_stays_to_the_crash_line(void **state)
+{
+	struct audit_event e = trail_event("http://docs.test/");
+	char text[AUDIT_CONTEXT_MAX];
+	struct slice whole = slice_make(text, sizeof(text));
+	void *area;
+	struct slots *s = slots_of(&area);
+	struct audit_slot *a, *b;
+
+	memset(text, 'c', sizeof(text));
+	a = slot_take(s, &e, &(struct slot_mark){1, ID, whole}, false);
+	b = slot_take(s, &e, &(struct slot_mark){2, ID, SLICE("{\"run\":\"2\"}")}, false);
+	slot_update(a, &e);
+	assert_true(slice_eq(slot_context(b), SLICE("{\"run\":\"2\"}")));
+	slot_free(s);
+	s = slot_new(area, 0);
+	assert_true(slice_eq(slot_context(slot_ended(s)), whole));
+	slot_release(s, slot_ended(s));
+	assert_true(slice_eq(slot_context(slot_ended(s)), SLICE("{\"run\":\"2\"}")));
+	/* The one before leaves nothing to the next. */
+	assert_int_equal(slot_context(take(s, 3)).len, 0);
+	slots_done(s, area);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -199,6 +231,7 @@ int main(void)
 		cmocka_unit_test(test_ended_slots_are_a_queue_also_after_a_new_start),
 		cmocka_unit_test(test_open_slots_become_interrupted_after_ended_ones_by_age),
 		cmocka_unit_test(test_slot_whose_line_was_committed_is_free_after_a_new_start),
+		cmocka_unit_test(test_context_of_the_beginning_stays_to_the_crash_line),
 		cmocka_unit_test(test_record_that_is_half_written_does_not_count),
 	};
 

@@ -53,7 +53,7 @@ static inline char *fixture_line(const struct audit_event *e)
 
 	assert_non_null(r);
 	event_rec_set(r, e);
-	n = event_json_body(body, r, "00000000000000a1", SLICE("box"));
+	n = event_json_body(body, r, "00000000000000a1", SLICE("box"), SLICE_EMPTY);
 	free(r);
 	assert_true(asprintf(&line, "{\"v\":1,\"seq\":5,%.*s,\"prev\":\"" FIXTURE_PREV "\"}",
 			    (int)n, body) > 0);

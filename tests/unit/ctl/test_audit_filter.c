@@ -152,6 +152,47 @@ static void test_an_unknown_uid_is_not_root(void **state)
 	assert_false(audit_filter_match(&f, &r));
 }
 
+static bool context_passes(const char *filter, const char *context)
+{
+	struct audit_record r = record();
+	struct audit_filter f = {0};
+	struct errmsg msg = {""};
+	bool passes;
+
+	r.root = json_pack("{s:o}", "context", json_loads(context, JSON_DECODE_ANY, NULL));
+	assert_non_null(r.root);
+	assert_int_equal(audit_filter_context(filter, &f, &msg), 0);
+	passes = audit_filter_match(&f, &r);
+	json_decref(r.root);
+	return passes;
+}
+
+static void test_context_has_the_label_with_that_value(void **state)
+{
+	static const struct {
+		const char *filter, *context;
+		bool want;
+	} cases[] = {
+		{"run=1", "{\"run\":\"1\"}", true},
+		{"run=1", "{\"a\":\"b\",\"run\":\"1\"}", true},
+		{"run=1", "{\"run\":\"12\"}", false},
+		{"run=1", "{\"ru\":\"1\",\"Run\":\"1\"}", false},
+		{"run=", "{\"run\":\"\"}", true},
+		{"run=", "{}", false},
+		{"run=1", "null", false},
+		{"a=b=c", "{\"a\":\"b=c\"}", true},
+	};
+	static const char *const wrong[] = {"", "run", "=1"};
+	struct audit_filter f = {0};
+	struct errmsg msg;
+
+	for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+		if (context_passes(cases[i].filter, cases[i].context) != cases[i].want)
+			fail_msg("row %zu", i);
+	for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
+		assert_int_equal(audit_filter_context(wrong[i], &f, &msg), E_VALUE);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -160,6 +201,7 @@ int main(void)
 		cmocka_unit_test(test_words_come_from_the_tables),
 		cmocka_unit_test(test_every_filter_must_let_a_line_through),
 		cmocka_unit_test(test_an_unknown_uid_is_not_root),
+		cmocka_unit_test(test_context_has_the_label_with_that_value),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

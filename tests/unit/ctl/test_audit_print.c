@@ -114,12 +114,13 @@ static void test_csv_has_every_field_and_no_formula(void **state)
 	strbuf_init(&b, 1000);
 	audit_print_csv_head(&b);
 	fixture_text(&b,
-		"seq,ts,id,sandbox,kind,verdict,reason,method,url,host,port,addr,status,up,down,ms,"
+		"seq,ts,id,sandbox,context,kind,verdict,reason,method,url,host,port,addr,status,up,"
+		"down,ms,"
 		"via,alpn,rule,binding,revision,proof,uid,user_agent,count,prev\r\n");
 	strbuf_fini(&b);
 	e.user_agent = SLICE("=HYPERLINK(\"http://x\",1)");
 	printed(&e, true, false,
-		"5,2026-01-02T03:04:05.678901Z,00000000000000a1,box,read,allowed,allowed,GET,"
+		"5,2026-01-02T03:04:05.678901Z,00000000000000a1,box,,read,allowed,allowed,GET,"
 		"https://docs.test/a,docs.test,443,,200,100,2000,7,connect,http/1.1,"
 		"rule 1: allow docs.test,,,,1000,\"'=HYPERLINK(\"\"http://x\"\",1)\",," FIXTURE_PREV
 		"\r\n");

@@ -77,6 +77,37 @@ static void test_no_field_of_the_trail_is_left_out(void **state)
 	free(line);
 }
 
+static void test_context_is_one_cell_of_compact_json(void **state)
+{
+	static const struct {
+		const char *context, *want;
+	} cases[] = {
+		{"null", ""},
+		{"{}", "{}"},
+		{"{\"run\": \"r\", \"a\":\"\\u000a\"}", "{\"run\":\"r\",\"a\":\"\\n\"}"},
+	};
+	static const char *const wrong[] = {"[]", "1", "\"x\""};
+	struct audit_record r;
+	struct errmsg msg;
+	char line[256];
+
+	for (size_t i = 0; i < ARRAY_LEN(cases) + ARRAY_LEN(wrong); i++) {
+		bool good = i < ARRAY_LEN(cases);
+
+		(void)snprintf(line, sizeof(line),
+			"{\"seq\":1,\"ts\":\"2026-01-01\",\"context\":%s,\"kind\":\"read\","
+			"\"verdict\":\"open\",\"reason\":\"allowed\"}",
+			good ? cases[i].context : wrong[i - ARRAY_LEN(cases)]);
+		assert_int_equal(
+			audit_record_decode(slice_str(line), &r, &msg), good ? 0 : E_SYNTAX);
+		if (good)
+			cell_is(&r, AUDIT_COLUMN_CONTEXT, cases[i].want);
+		else
+			assert_non_null(strstr(msg.text, "field context"));
+		audit_record_fini(&r);
+	}
+}
+
 #define REST "\"kind\":\"read\",\"verdict\":\"open\",\"reason\":\"allowed\""
 
 static void test_what_is_no_line_is_refused_with_its_reason(void **state)
@@ -128,6 +159,7 @@ static void test_a_nul_in_a_text_does_not_end_it(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_context_is_one_cell_of_compact_json),
 		cmocka_unit_test(test_every_field_of_the_trails_own_line_is_a_cell),
 		cmocka_unit_test(test_no_field_of_the_trail_is_left_out),
 		cmocka_unit_test(test_what_is_no_line_is_refused_with_its_reason),
