@@ -191,6 +191,25 @@ int state_cell_write(void *region, size_t region_len, struct slice doc)
 	return 0;
 }
 
+void state_cell_wipe_older(void *region, size_t region_len)
+{
+	size_t size = state_copy_size(region_len);
+	struct state_copy *c;
+	int newest;
+	size_t len;
+
+	if (size < sizeof(*c))
+		return;
+	newest = state_cell_newest(region, size);
+	if (newest < 0)
+		return;
+	c = (void *)((char *)region + (newest == 0 ? size : 0));
+	/* one that was not finished may have any length; pages that nobody touched stay so */
+	len = c->len <= size - sizeof(*c) ? (size_t)c->len : size - sizeof(*c);
+	state_store(&c->gen, 0);
+	explicit_bzero(c->bytes, len);
+}
+
 bool state_cell_read(const void *region, size_t region_len, struct slice *doc)
 {
 	size_t size = state_copy_size(region_len);

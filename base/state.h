@@ -39,6 +39,10 @@ size_t state_cell_size(size_t doc_max);
  * region is aligned to 8 bytes; a region of zeros is an empty cell. */
 CHECKED int state_cell_write(void *region, size_t region_len, struct slice doc);
 
+/* Wipes the copy that is not the newest: for documents that may not stay when another has taken
+ * their place. A write that follows such a wipe leaves nothing of an older one either. */
+void state_cell_wipe_older(void *region, size_t region_len);
+
 /* The newest whole document, borrowed from the region until the next write but one. False if there
  * is none. */
 CHECKED bool state_cell_read(const void *region, size_t region_len, struct slice *doc);

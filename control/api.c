@@ -13,7 +13,6 @@
 #include "audit/client_uid.h"
 #include "base/arena.h"
 #include "base/log.h"
-#include "base/netaddr.h"
 #include "control/api_int.h"
 #include "proxy/request_target.h"
 
@@ -23,6 +22,16 @@
 struct slice api_call_method(const struct api_call *call)
 {
 	return slice_str(call->method);
+}
+
+struct slice api_call_below(const struct api_call *call)
+{
+	return strbuf_slice(&call->below);
+}
+
+bool api_call_wanted(const struct api_call *call)
+{
+	return call->conn != NULL;
 }
 
 struct slice api_call_query(const struct api_call *call)
@@ -37,7 +46,7 @@ uint32_t api_call_uid(const struct api_call *call)
 
 struct slice api_call_body(const struct api_call *call)
 {
-	return strbuf_slice(&call->body);
+	return api_body_slice(&call->body);
 }
 
 /* --- a head is judged --- */
@@ -112,9 +121,13 @@ static bool api_moved(struct api_conn *c, const struct request_target *t, bool i
 
 static const struct api_route *api_find(const struct api *a, struct slice path)
 {
-	for (size_t i = 0; i < a->n_routes; i++)
-		if (slice_eq(path, slice_str(a->routes[i].path)))
+	for (size_t i = 0; i < a->n_routes; i++) {
+		struct slice route = slice_str(a->routes[i].path);
+
+		if (slice_eq(path, route) ||
+			(slice_ends(route, SLICE("/")) && slice_starts(path, route)))
 			return &a->routes[i];
+	}
 	return NULL;
 }
 
@@ -126,6 +139,42 @@ static bool api_has_method(const struct api_route *r, struct slice method)
 		if (slice_eq(slice_trim(slice_cut(&rest, ',')), method))
 			return true;
 	return !r->methods;
+}
+
+/* Two fields, or a list of several proxies, are nobody's word. */
+static bool api_forwarded_https(const struct fields *fields)
+{
+	size_t n = 0;
+	bool https = false;
+
+	for (size_t i = 0; i < fields->n; i++) {
+		if (!slice_ieq(fields->v[i].name, SLICE("x-forwarded-proto")))
+			continue;
+		n++;
+		https = slice_ieq(fields->v[i].value, SLICE("https"));
+	}
+	return n == 1 && https;
+}
+
+/* True if the route refuses it, and that was answered. */
+static bool api_unadmitted(
+	struct api_conn *c, const struct h1_head *h, const struct api_route *route)
+{
+	struct api_asked q = {
+		.method = h->method,
+		.from = c->peer,
+		.forwarded_https = api_forwarded_https(&h->fields),
+	};
+	struct api_refusal refusal = {.status = 0};
+
+	if (!(route->flags & API_KEYS) || !c->api->keys.admit)
+		return false;
+	c->api->keys.admit(&q, c->api->arg, &refusal);
+	if (refusal.status == 0)
+		return false;
+	api_write_error(c, refusal.status, refusal.code, refusal.msg.text, "",
+		slice_eq(h->method, SLICE("HEAD")));
+	return true;
 }
 
 /* The answer to a request that no handler sees; false if one shall. */
@@ -141,7 +190,7 @@ static bool api_judge(struct api_conn *c, const struct h1_head *h, const struct 
 			"requests of web pages (with an Origin field) are refused", "", is_head);
 	} else if (api_moved(c, t, is_head)) {
 		return true;
-	} else if (!(route && route->open) && !api_authorized(c->api, h)) {
+	} else if (!(route && (route->flags & API_OPEN)) && !api_authorized(c->api, h)) {
 		api_strangers_count(&c->api->strangers, c->uid);
 		api_write_error(c, 401, "unauthorized", "unauthorized", "", is_head);
 	} else if (!route) {
@@ -149,6 +198,8 @@ static bool api_judge(struct api_conn *c, const struct h1_head *h, const struct 
 	} else if (!api_has_method(route, h->method)) {
 		(void)snprintf(allow, sizeof(allow), "Allow: %s\r\n", route->methods);
 		api_write_error(c, 405, "method_not_allowed", "method not allowed", allow, is_head);
+	} else if (api_unadmitted(c, h, route)) {
+		return true;
 	} else if (h->framing == H1_LENGTH && h->length > API_BODY_MAX) {
 		api_refuse(c, 413, "body_too_large", "the body is larger than 1048576 bytes");
 	} else {
@@ -191,20 +242,26 @@ struct api_call *api_begin(struct api_conn *c, const struct h1_head *h)
 			c->keep_alive = false;
 		return NULL;
 	}
-	if (!route->open)
+	if (!(route->flags & API_OPEN))
 		c->trusted = c->api->token != NULL;
 	if (!api_expectation(c, h))
 		return NULL;
 	call = xcalloc(1, sizeof(*call));
+	if (api_body_init(&call->body, c->api, route->flags & API_KEYS,
+		    h->framing == H1_LENGTH ? (size_t)h->length : 0) < 0) {
+		free(call);
+		api_refuse_busy(c);
+		return NULL;
+	}
 	call->api = c->api;
 	call->conn = c;
 	call->route = route;
 	call->is_head = slice_eq(h->method, SLICE("HEAD"));
 	call->uid = c->uid;
+	strbuf_init(&call->below, H1_TARGET_MAX);
+	strbuf_add(&call->below, slice_from(t.path, strlen(route->path)));
 	strbuf_init(&call->query, H1_TARGET_MAX);
 	strbuf_add(&call->query, t.query);
-	strbuf_init(&call->body, API_BODY_MAX);
-	call->body.wipe = true; /* it may hold keys */
 	/* h1 refuses longer ones */
 	REQUIRE(slice_to_cstr(h->method, call->method, sizeof(call->method)));
 	return call;
@@ -219,20 +276,28 @@ void api_run(struct api_call *call)
 
 /* From the namespace that the sandbox shares with us: by loopback, or to an address of ours from
  * the same one. */
-static bool api_is_local(int fd, const struct sockaddr_storage *peer)
+static bool api_is_local(int fd, const struct netaddr *peer)
 {
 	struct sockaddr_storage own;
 	socklen_t len = sizeof(own);
-	struct netaddr a, b;
+	struct netaddr a;
 	uint16_t port;
 
-	if (!netaddr_from_sockaddr((const struct sockaddr *)peer, &a, &port))
-		return false;
-	if (netaddr_class(&a) == ADDR_LOOPBACK)
+	if (netaddr_class(peer) == ADDR_LOOPBACK)
 		return true;
 	return getsockname(fd, (struct sockaddr *)&own, &len) == 0 &&
-		netaddr_from_sockaddr((const struct sockaddr *)&own, &b, &port) &&
-		netaddr_eq(&a, &b);
+		netaddr_from_sockaddr((const struct sockaddr *)&own, &a, &port) &&
+		netaddr_eq(peer, &a);
+}
+
+static void api_accepted(struct api *a, int fd, const struct sockaddr_storage *from)
+{
+	struct netaddr peer;
+	uint16_t port;
+
+	if (!netaddr_from_sockaddr((const struct sockaddr *)from, &peer, &port))
+		memset(&peer, 0, sizeof(peer)); /* a stranger's */
+	api_conn_new(a, fd, &peer, api_is_local(fd, &peer));
 }
 
 static void on_api_resume(evutil_socket_t fd, short what, void *arg)
@@ -254,7 +319,7 @@ static void on_api_accept(evutil_socket_t fd, short what, void *arg)
 			l->fd, (struct sockaddr *)&peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
 		if (conn >= 0) {
-			api_conn_new(l->api, conn, api_is_local(conn, &peer));
+			api_accepted(l->api, conn, &peer);
 			continue;
 		}
 		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -276,6 +341,7 @@ struct api *api_new(
 	a->n_routes = n_routes;
 	a->arg = arg;
 	a->diag_fd = client_uid_open();
+	a->in = xmalloc(API_IN_BYTES);
 	TAILQ_INIT(&a->conns);
 	api_strangers_init(&a->strangers, base);
 	return a;
@@ -290,6 +356,25 @@ void api_on_strangers(struct api *a, api_strangers_cb told, void *arg)
 uint64_t api_n_strangers(const struct api *a)
 {
 	return a->strangers.total;
+}
+
+static void api_drop_in(struct api *a)
+{
+	explicit_bzero(a->in, API_IN_BYTES);
+	if (a->keys.mem)
+		secmem_release(a->keys.mem, a->in);
+	else
+		free(a->in);
+}
+
+void api_set_keys(struct api *a, const struct api_keys *keys)
+{
+	char *in = secmem_alloc(keys->mem, API_IN_BYTES);
+
+	REQUIRE(in && !a->keys.mem && a->n_listeners == 0);
+	api_drop_in(a);
+	a->keys = *keys;
+	a->in = in;
 }
 
 void api_set_token(struct api *a, const char *token)
@@ -356,6 +441,6 @@ void api_free(struct api *a)
 	api_strangers_fini(&a->strangers);
 	if (a->diag_fd >= 0)
 		(void)close(a->diag_fd);
-	explicit_bzero(a->in, sizeof(a->in));
+	api_drop_in(a);
 	free(a);
 }

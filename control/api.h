@@ -1,33 +1,67 @@
 /* The control API's server: HTTP/1.1 by proxy/h1 on the worker's loop, a table of routes, and the
- * checks that come before each of them. Knows no route by itself; api_policy and api_status bring
- * theirs.
+ * checks that come before each of them. Knows no route by itself; api_policy, api_vault and others
+ * bring theirs. Only heads lie in its own memory; content stays in the socket until it goes where
+ * its route wants it.
  *
  * Order of the checks: the head is well formed (400, 431), no page of another origin asks (403), a
  * path that has to be cleaned (301), the token (401, before it is told whether there is such a
- * path), the path (404), the method (405), the length of the content (413). */
+ * path), the path (404), the method (405), what the route itself admits, the length of the content
+ * (413). */
 #pragma once
 
 #include <stdbool.h>
 
 #include <jansson.h>
 
+#include "base/attr.h"
+#include "base/err.h"
+#include "base/netaddr.h"
 #include "base/slice.h"
 #include "control/api_strangers.h"
 
-#define API_BODY_MAX (1u << 20) /* reference 3.1 */
-#define API_CONNS_MAX 128       /* the proxy leaves descriptors for as many */
+#define API_BODY_MAX (1u << 20)     /* reference 3.1 */
+#define API_LOCKED_MAX API_BODY_MAX /* content in locked memory, of all requests together */
+#define API_CONNS_MAX 128           /* the proxy leaves descriptors for as many */
 #define API_LISTENERS_MAX 2
 
 struct api;
 struct api_call;
 struct event_base;
+struct secmem;
+
+/* Who asks for what, before any content was read. */
+struct api_asked {
+	struct slice method;
+	struct netaddr from;
+	bool forwarded_https; /* X-Forwarded-Proto, once, says so */
+};
+
+struct api_refusal {
+	int status; /* 0: none */
+	const char *code;
+	struct errmsg msg;
+};
+
+enum api_route_flag {
+	API_OPEN = BIT(0), /* without the token */
+	/* Its content may hold keys: it is admitted by api_set_keys, and lies in that memory and
+	 * nowhere else. Where API_LOCKED_MAX has no room for it: 503 `busy`. */
+	API_KEYS = BIT(1),
+};
 
 struct api_route {
-	const char *path;
+	const char *path;    /* ends in '/': and all that is below it and no row before it has */
 	const char *methods; /* as Allow lists them: "GET, POST"; NULL: every one */
-	bool open;           /* without the token */
+	unsigned flags;
 	/* Answers, at once or later, exactly once. */
 	void (*run)(struct api_call *call, void *arg);
+};
+
+/* For routes with API_KEYS. */
+struct api_keys {
+	struct secmem *mem; /* for their content, and for what is received of any request */
+	/* Before any content is read: fills a refusal, or not. */
+	void (*admit)(const struct api_asked *q, void *arg, struct api_refusal *out);
 };
 
 /* routes and arg are borrowed for its life. */
@@ -38,6 +72,8 @@ void api_free(struct api *a);
 /* What a caller must send in OPENSANDBOX-EGRESS-AUTH; NULL: nothing. Borrowed until the next one.
  */
 void api_set_token(struct api *a, const char *token);
+/* Before api_listen; borrowed for its life. Without it such routes are served as any other. */
+void api_set_keys(struct api *a, const struct api_keys *keys);
 /* Whom to tell of requests without the token. */
 void api_on_strangers(struct api *a, api_strangers_cb told, void *arg);
 /* How many there were. */
@@ -52,6 +88,10 @@ size_t api_busy(const struct api *a);
 /* --- for handlers --- */
 
 struct slice api_call_method(const struct api_call *call);
+/* What follows the path of its route, as it was sent. */
+struct slice api_call_below(const struct api_call *call);
+/* False: whoever asked is not there any more. */
+bool api_call_wanted(const struct api_call *call);
 /* What stands behind the `?` of the target, empty if nothing does. */
 struct slice api_call_query(const struct api_call *call);
 /* Linux user of the caller's socket, for the audit trail; AUDIT_UID_NONE: not known, as for every

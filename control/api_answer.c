@@ -33,6 +33,7 @@ static const char *api_phrase(int status)
 		{412, "Precondition Failed"},
 		{413, "Content Too Large"},
 		{417, "Expectation Failed"},
+		{426, "Upgrade Required"},
 		{431, "Request Header Fields Too Large"},
 		{500, "Internal Server Error"},
 		{503, "Service Unavailable"},
@@ -85,10 +86,12 @@ static void api_write(struct api_conn *c, const struct api_reply *r)
 	api_write_phrase(out, r->phrase ? r->phrase : api_phrase(r->status));
 	strbuf_str(out, "\r\n");
 	api_write_date(out);
-	strbuf_printf(out,
-		"Content-Type: %s\r\nContent-Length: %zu\r\nCache-Control: no-store\r\n"
-		"X-Content-Type-Options: nosniff\r\n%s",
-		r->type, r->body.len, r->fields);
+	/* RFC 9110 8.6: 204 has no length. */
+	if (r->status != 204)
+		strbuf_printf(
+			out, "Content-Type: %s\r\nContent-Length: %zu\r\n", r->type, r->body.len);
+	strbuf_printf(
+		out, "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n%s", r->fields);
 	if (c->api->draining)
 		c->keep_alive = false;
 	if (!c->keep_alive)
@@ -149,7 +152,8 @@ void api_write_error(struct api_conn *c, int status, const char *code, const cha
 void api_call_free(struct api_call *call)
 {
 	strbuf_fini(&call->query);
-	strbuf_fini(&call->body);
+	strbuf_fini(&call->below);
+	api_body_fini(&call->body);
 	free(call);
 }
 
@@ -208,4 +212,12 @@ void api_refuse(struct api_conn *c, int status, const char *code, const char *me
 {
 	c->keep_alive = false;
 	api_write_error(c, status, code, message, "", false);
+}
+
+void api_refuse_busy(struct api_conn *c)
+{
+	c->keep_alive = false;
+	api_write_error(c, 503, "busy",
+		"other content with keys is being read: there is no locked memory for this now",
+		"Retry-After: 1\r\n", false);
 }

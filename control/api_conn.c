@@ -92,11 +92,21 @@ bool api_conn_idle(const struct api_conn *c)
 	return c->state == API_CONN_HEAD || c->state == API_CONN_LINGER;
 }
 
+/* Wipes a head, used or not: it held the token. */
+static void api_conn_wipe(struct api_conn *c)
+{
+	if (c->in.len > 0)
+		explicit_bzero(c->in.p, c->in.len);
+	strbuf_clear(&c->in);
+	c->scanned = 0;
+	c->line_end = 0;
+}
+
 /* --- sending --- */
 
 static void api_conn_linger(struct api_conn *c)
 {
-	strbuf_clear(&c->in);
+	api_conn_wipe(c);
 	(void)shutdown(c->fd, SHUT_WR);
 	api_conn_move(c, API_CONN_LINGER);
 	event_add(&c->readable, NULL);
@@ -182,16 +192,6 @@ static void api_conn_refuse(struct api_conn *c, enum h1_error error)
 	api_conn_send(c);
 }
 
-/* Drops what was used, and wipes where it was: it held the token. */
-static void api_conn_used(struct api_conn *c, size_t n)
-{
-	size_t before = c->in.len;
-
-	strbuf_consume(&c->in, n);
-	explicit_bzero(c->in.p + c->in.len, before - c->in.len);
-	c->scanned = 0;
-}
-
 /* As for clients of the proxy: a socket that changed hands since it was accepted has no user. */
 static void api_conn_check_uid(struct api_conn *c)
 {
@@ -225,9 +225,11 @@ static void api_conn_head(struct api_conn *c)
 		return;
 	}
 	c->call = api_begin(c, &h);
-	if (c->call)
+	if (c->call) {
 		h1_body_init(&c->body, h.framing, h.length);
-	api_conn_used(c, (size_t)n);
+		c->body_ret = h1_body_done(&c->body) ? 0 : E_MORE;
+	}
+	api_conn_wipe(c);
 	if (!c->call) {
 		api_conn_send(c);
 		return;
@@ -242,31 +244,23 @@ static void api_conn_drop_call(struct api_conn *c)
 	c->call = NULL;
 }
 
+/* What came last was put where it belongs: what follows from it. */
 static void api_conn_body(struct api_conn *c)
 {
-	struct slice in = strbuf_slice(&c->in);
-	enum h1_body_result got = H1_BODY_CONTENT;
-	struct slice content;
-
-	while (got == H1_BODY_CONTENT) {
-		got = h1_body_done(&c->body) ? H1_BODY_END : h1_body_next(&c->body, &in, &content);
-		if (got == H1_BODY_CONTENT)
-			strbuf_add(&c->call->body, content);
-	}
-	if (c->call->body.full) {
+	if (c->body_ret == E_MORE)
+		return;
+	if (c->body_ret < 0) {
 		api_conn_drop_call(c);
-		api_refuse(c, 413, "body_too_large", "the body is larger than 1048576 bytes");
+		if (c->body_ret == E_LIMIT)
+			api_refuse(
+				c, 413, "body_too_large", "the body is larger than 1048576 bytes");
+		else if (c->body_ret == E_FULL)
+			api_refuse_busy(c);
+		else
+			api_refuse(c, 400, "malformed", h1_error_text(c->body.error));
 		api_conn_send(c);
 		return;
 	}
-	if (got == H1_BODY_ERROR) {
-		api_conn_drop_call(c);
-		api_conn_refuse(c, c->body.error);
-		return;
-	}
-	api_conn_used(c, c->in.len - in.len);
-	if (got == H1_BODY_MORE)
-		return;
 	h1_body_fini(&c->body);
 	h1_body_init(&c->body, H1_NO_CONTENT, 0);
 	api_conn_move(c, API_CONN_CALL);
@@ -301,38 +295,106 @@ void api_conn_run(struct api_conn *c)
 		event_add(&c->readable, NULL);
 }
 
+/* How many of these bytes belong to the head: up to its empty line, all if that is not there. The
+ * parser looks at them anew; here it only matters that nothing behind a whole head is taken. */
+static size_t api_conn_head_part(struct api_conn *c, struct slice in)
+{
+	enum { NO_END, LINE_END, LINE_END_CR };
+
+	for (size_t i = 0; i < in.len; i++) {
+		if (in.p[i] == '\n' && c->line_end != NO_END) {
+			c->line_end = NO_END;
+			return i + 1;
+		}
+		if (in.p[i] == '\n')
+			c->line_end = LINE_END;
+		else if (in.p[i] == '\r' && c->line_end == LINE_END)
+			c->line_end = LINE_END_CR;
+		else
+			c->line_end = NO_END;
+	}
+	return in.len;
+}
+
+/* How many of these bytes belong to the content, which are where they belong then. */
+static size_t api_conn_body_part(struct api_conn *c, struct slice in)
+{
+	enum h1_body_result got = H1_BODY_CONTENT;
+	struct slice rest = in;
+	struct slice content;
+	int ret = 0;
+
+	while (got == H1_BODY_CONTENT && ret == 0) {
+		got = h1_body_next(&c->body, &rest, &content);
+		if (got == H1_BODY_CONTENT)
+			ret = api_body_add(&c->call->body, content);
+		if (got == H1_BODY_CONTENT && ret == 0 && h1_body_done(&c->body))
+			got = H1_BODY_END;
+	}
+	if (ret == 0 && got == H1_BODY_MORE)
+		ret = E_MORE;
+	else if (ret == 0 && got == H1_BODY_ERROR)
+		ret = E_SYNTAX;
+	c->body_ret = ret;
+	return in.len - rest.len;
+}
+
+/* Only looks at what is there, and takes what belongs to the head or content that is being read:
+ * what follows may be content with keys of a request whose turn has not come, and stays in the
+ * socket. */
 static void api_conn_receive(struct api_conn *c)
 {
 	struct api *a = c->api;
-	size_t room = API_AHEAD_MAX - c->in.len;
-	ssize_t n = recv(c->fd, a->in, room < sizeof(a->in) ? room : sizeof(a->in), MSG_DONTWAIT);
+	ssize_t n = recv(c->fd, a->in, API_IN_BYTES, MSG_DONTWAIT | MSG_PEEK);
+	ssize_t taken;
+	size_t part;
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
-	if (n < 0) {
-		api_conn_free(c);
-		return;
-	}
-	if (c->state == API_CONN_LINGER) {
-		c->lingered += (size_t)n;
-		if (n == 0 || c->lingered > API_LINGER_BYTES)
-			api_conn_free(c);
-		return;
-	}
-	if (n == 0) {
+	if (n <= 0) {
 		/* a request that is not whole will not be */
 		api_conn_free(c);
 		return;
 	}
 	api_conn_check_uid(c);
-	strbuf_add(&c->in, slice_make(a->in, (size_t)n));
+	if (c->state == API_CONN_HEAD)
+		part = api_conn_head_part(c, slice_make(a->in, (size_t)n));
+	else
+		part = api_conn_body_part(c, slice_make(a->in, (size_t)n));
+	if (c->state == API_CONN_HEAD)
+		strbuf_add(&c->in, slice_make(a->in, part));
+	taken = recv(c->fd, a->in, part, MSG_DONTWAIT);
 	explicit_bzero(a->in, (size_t)n);
-	api_conn_run(c);
+	if (taken != (ssize_t)part)
+		api_conn_free(c);
+	else
+		api_conn_run(c);
+}
+
+/* After an answer that ends the connection: what still comes is not looked at. */
+static void api_conn_discard(struct api_conn *c)
+{
+	struct api *a = c->api;
+	ssize_t n = recv(c->fd, a->in, API_IN_BYTES, MSG_DONTWAIT);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n > 0) {
+		explicit_bzero(a->in, (size_t)n);
+		c->lingered += (size_t)n;
+	}
+	if (n <= 0 || c->lingered > API_LINGER_BYTES)
+		api_conn_free(c);
 }
 
 static void on_api_readable(evutil_socket_t fd, short what, void *arg)
 {
-	api_conn_receive(arg);
+	struct api_conn *c = arg;
+
+	if (c->state == API_CONN_LINGER)
+		api_conn_discard(c);
+	else
+		api_conn_receive(c);
 }
 
 static void on_api_late(evutil_socket_t fd, short what, void *arg)
@@ -375,7 +437,7 @@ static bool api_conn_evict(struct api *a)
 	return true;
 }
 
-void api_conn_new(struct api *a, int fd, bool local)
+void api_conn_new(struct api *a, int fd, const struct netaddr *peer, bool local)
 {
 	struct api_conn *c;
 
@@ -386,9 +448,11 @@ void api_conn_new(struct api *a, int fd, bool local)
 	c = xcalloc(1, sizeof(*c));
 	c->api = a;
 	c->fd = fd;
+	c->peer = *peer;
 	c->local = local;
 	c->uid = local ? client_uid_find(a->diag_fd, fd, NULL) : AUDIT_UID_NONE;
-	strbuf_init(&c->in, API_AHEAD_MAX);
+	/* what is looked at in one go is not yet known to be too long */
+	strbuf_init(&c->in, H1_HEAD_MAX + API_IN_BYTES);
 	strbuf_init(&c->out, API_ANSWER_MAX);
 	c->in.wipe = c->out.wipe = true;
 	h1_body_init(&c->body, H1_NO_CONTENT, 0);

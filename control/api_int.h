@@ -5,13 +5,13 @@
 
 #include <event2/event_struct.h>
 
+#include "base/secmem.h"
 #include "base/strbuf.h"
 #include "control/api.h"
 #include "control/api_strangers.h"
 #include "proxy/h1.h"
 
 #define API_IN_BYTES 16384         /* of one recv */
-#define API_AHEAD_MAX 131072       /* received and not used: a head, or the next request */
 #define API_ANSWER_MAX (64u << 20) /* more than any policy of POLICY_DOC_MAX takes */
 
 /* A head and its content have to be there within these times, whatever dribbles in. */
@@ -36,14 +36,24 @@ enum api_conn_state {
 struct api_conn;
 TAILQ_HEAD(api_conn_list, api_conn);
 
+/* api_body.c */
+struct api_body {
+	struct api *api;
+	bool locked;
+	struct strbuf text; /* if not locked */
+	char *p;            /* if locked: of api->mem */
+	size_t len, cap;
+};
+
 struct api_call {
 	struct api *api;
 	struct api_conn *conn; /* NULL: it went away */
 	const struct api_route *route;
 	char method[H1_METHOD_MAX + 1];
+	struct strbuf below;
 	struct strbuf query;
 	uint32_t uid;
-	struct strbuf body;
+	struct api_body body;
 	bool is_head;
 };
 
@@ -52,6 +62,7 @@ struct api_conn {
 	struct api *api;
 	int fd;
 	enum api_conn_state state;
+	struct netaddr peer;
 	bool local;       /* from this network namespace, where the sandbox is */
 	bool trusted;     /* has shown the token */
 	bool running;     /* inside api_conn_run */
@@ -61,9 +72,11 @@ struct api_conn {
 	bool http_1_0;
 	bool begun; /* some of a head is there */
 	struct event readable, writable, timer;
-	struct strbuf in;
+	struct strbuf in; /* of a head */
+	uint8_t line_end; /* how much of an empty line its last bytes are */
 	size_t scanned;
 	struct h1_body body;
+	int body_ret; /* of what came last: 0, E_MORE, E_SYNTAX (body.error), E_LIMIT, E_FULL */
 	struct api_call *call;
 	struct strbuf out;
 	size_t sent;
@@ -89,19 +102,28 @@ struct api {
 	int diag_fd; /* sock_diag; -1: users are not known */
 	struct api_strangers strangers;
 	bool draining;
-	char in[API_IN_BYTES];
+	struct api_keys keys; /* all NULL: none were given */
+	size_t locked_bytes;  /* of their memory, that content has */
+	char *in;             /* API_IN_BYTES: of that memory if there is some */
 };
 
 /* api_conn.c */
 void api_conn_free(struct api_conn *c);
 /* Takes fd; may close another connection, or this one, where there are too many. */
-void api_conn_new(struct api *a, int fd, bool local);
+void api_conn_new(struct api *a, int fd, const struct netaddr *peer, bool local);
 /* Between requests, so that nothing is lost if it ends. */
 bool api_conn_idle(const struct api_conn *c);
 /* Everything that can be done with what is there. c may be gone when this returns. */
 void api_conn_run(struct api_conn *c);
 /* The answer is in c->out. */
 void api_conn_send(struct api_conn *c);
+
+/* length: 0 if it is not known. E_FULL: no locked memory. */
+CHECKED int api_body_init(struct api_body *b, struct api *a, bool locked, size_t length);
+/* E_LIMIT past API_BODY_MAX, E_FULL. */
+CHECKED int api_body_add(struct api_body *b, struct slice content);
+struct slice api_body_slice(const struct api_body *b);
+void api_body_fini(struct api_body *b);
 
 /* api.c: judges a head. NULL: c->out has the answer. Else a call, and its content follows. */
 struct api_call *api_begin(struct api_conn *c, const struct h1_head *h);
@@ -112,4 +134,6 @@ void api_write_error(struct api_conn *c, int status, const char *code, const cha
 	const char *fields, bool is_head);
 /* The request cannot be read any further: c->out has the answer, after which c closes. */
 void api_refuse(struct api_conn *c, int status, const char *code, const char *message);
+/* The same for locked content that finds no room. */
+void api_refuse_busy(struct api_conn *c);
 void api_call_free(struct api_call *call);

@@ -263,10 +263,10 @@ static void settings_warn_together(const struct settings_run *run)
 		settings_warn(run, "write hosts have no effect: the read-only rule is off");
 	if (s->upstream_insecure)
 		settings_warn(run, "origins are not verified (upstream_insecure)");
-	if (s->intercept == INTERCEPT_BOUND && !s->vault_file)
+	if (s->intercept == INTERCEPT_BOUND && !s->vault_file && !s->token)
 		settings_warn(run,
-			"intercept is bound, and without a vault there are no bindings: TLS is "
-			"never decrypted");
+			"intercept is bound, and without a vault file and a token for the API "
+			"there are no bindings: TLS is never decrypted");
 	if (!s->proxy && s->vault_file)
 		settings_warn(run, "%s: no effect: no traffic comes to the proxy",
 			run->v[SETTING_VAULT].source);
@@ -323,6 +323,8 @@ static int settings_together(struct settings_run *run)
 		ret = write_hosts_decode(SLICE_EMPTY, &s->pass_through, run->msg);
 	if (ret == 0)
 		ret = settings_policy_load(run);
+	if (ret == 0)
+		ret = settings_ceiling_load(run);
 	if (ret == 0)
 		ret = settings_rules_load(run);
 	if (ret == 0)
@@ -419,6 +421,17 @@ bool settings_mode_is_proxy(const struct settings_source *src)
 	return proxy;
 }
 
+char *settings_ceiling_path(const struct settings_source *src)
+{
+	static const enum setting_id ids[] = {SETTING_POLICY_CEILING};
+	struct settings *s = settings_read_some(src, ids, ARRAY_LEN(ids));
+	char *path = s->policy_ceiling;
+
+	s->policy_ceiling = NULL;
+	settings_free(s);
+	return path;
+}
+
 struct settings *settings_closed(const struct settings_source *src)
 {
 	static const enum setting_id ids[] = {SETTING_API_ADDR, SETTING_PROXY_ADDR,
@@ -458,8 +471,11 @@ void settings_free(struct settings *s)
 		free(s->private_names.suffix[i]);
 	free((void *)s->private_names.suffix);
 	free(s->doh);
+	free(s->trusted_proxies);
 	free(s->exempt);
 	free(s->dns_probe);
+	policy_unref(s->ceiling);
+	free(s->policy_ceiling);
 	free(s->policy_file);
 	free(s->rules_dir);
 	free(s->token);

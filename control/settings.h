@@ -22,6 +22,8 @@ struct settings {
 	enum egress_mode mode;
 	struct policy *policy;        /* in force, the operator's rules in front; one reference */
 	struct policy *user_policy;   /* without them: what /policy shows and changes */
+	char *policy_ceiling;         /* the operator's file, and what it says; NULL: none */
+	struct policy *ceiling;       /* in `policy`, too */
 	struct rule_list deny_always; /* the operator's rule files */
 	struct rule_list allow_always;
 	struct policy *log_skip; /* allows the names whose lookups are not logged; NULL: none */
@@ -80,6 +82,10 @@ struct settings {
 	bool body_surface;
 	bool require_scoped_match;
 	bool require_locked_memory;
+	bool packet_sockets; /* keys are taken from the API although somebody has one */
+	bool vault_require_tls;
+	struct netcidr *trusted_proxies; /* whose X-Forwarded-Proto counts */
+	size_t n_trusted_proxies;
 	enum log_level log_level;
 	/* proxy limits, each with its default beside its reason in settings.c */
 	uint32_t head_timeout_ms; /* a whole request head: 408 */
@@ -92,6 +98,8 @@ struct settings {
 	uint32_t max_connections;  /* clients; 0: by the descriptor limit */
 };
 
+#define SETTINGS_CEILING_UNREAD (-2)
+
 /* Where the texts come from: descriptors so that a worker without rights can read them again.
  * fd < 0: that source is not used. They are read from the start (pread or lseek), not closed. */
 struct settings_source {
@@ -102,6 +110,9 @@ struct settings_source {
 	int deny_fd; /* deny.always, allow.always, log_skip.always */
 	int allow_fd;
 	int log_skip_fd;
+	/* EGRESS_POLICY_CEILING_FILE. Where the settings name one, -1 is an error;
+	 * SETTINGS_CEILING_UNREAD is for those who decide nothing by the policy. */
+	int ceiling_fd;
 	char *const *environ;
 	bool quiet; /* no warnings: the supervisor has given them already (worker) */
 };
@@ -115,10 +126,12 @@ void settings_free(struct settings *s);
 /* What mode the texts ask for, as far as they can be read: a start that fails in another one than
  * proxy must not end. */
 bool settings_mode_is_proxy(const struct settings_source *src);
+/* Where the ceiling is, as far as that can be read; NULL: nowhere. The caller frees it. */
+char *settings_ceiling_path(const struct settings_source *src);
 /* For such a start: mode dns+nft, nothing is allowed, nothing listens but the API, where the texts
  * want it if that can be read. Never fails. */
 struct settings *settings_closed(const struct settings_source *src);
-/* Frees all rules: for a process that does not decide by them. */
+/* Frees all rules but the ceiling's: for a process that does not decide by them. */
 void settings_drop_policy(struct settings *s);
 
 /* The path settings alone, before anything can be opened as descriptor: policy_file. May be NULL.

@@ -48,6 +48,11 @@ static int setting_max_rules(struct settings_run *run, struct slice text)
 	return ret;
 }
 
+static int setting_policy_ceiling(struct settings_run *run, struct slice text)
+{
+	return setting_path(run, text, &run->s->policy_ceiling);
+}
+
 static int setting_rules_dir(struct settings_run *run, struct slice text)
 {
 	run->s->rules_dir = settings_text_dup(text);
@@ -220,7 +225,7 @@ static int setting_vault(struct settings_run *run, struct slice text)
 
 static int setting_unbound_writes(struct settings_run *run, struct slice text)
 {
-	return settings_text_unbound_writes(text, &run->s->unbound_writes, run->msg);
+	return settings_text_allow(text, &run->s->unbound_writes, run->msg);
 }
 
 static int setting_placeholders(struct settings_run *run, struct slice text)
@@ -246,6 +251,16 @@ static int setting_scoped_match(struct settings_run *run, struct slice text)
 static int setting_locked_memory(struct settings_run *run, struct slice text)
 {
 	return settings_text_bool(text, &run->s->require_locked_memory, run->msg);
+}
+
+static int setting_packet_sockets(struct settings_run *run, struct slice text)
+{
+	return settings_text_allow(text, &run->s->packet_sockets, run->msg);
+}
+
+static int setting_vault_require_tls(struct settings_run *run, struct slice text)
+{
+	return settings_text_bool(text, &run->s->vault_require_tls, run->msg);
 }
 
 static int setting_log_level(struct settings_run *run, struct slice text)
@@ -276,6 +291,7 @@ static const struct {
 	[SETTING_POLICY_FILE] = {setting_policy_file, 0, false},
 	[SETTING_MAX_RULES] = {setting_max_rules, 0, true},
 	[SETTING_RULES_DIR] = {setting_rules_dir, 0, true},
+	[SETTING_POLICY_CEILING] = {setting_policy_ceiling, 0, false},
 	[SETTING_API_ADDR] = {setting_api_addr, 0, false},
 	[SETTING_TOKEN] = {setting_token, 0, false},
 	[SETTING_DENY_WEBHOOK] = {setting_deny_webhook, 0, false},
@@ -316,6 +332,9 @@ static const struct {
 	[SETTING_BODY_SURFACE] = {setting_body_surface, 0, true},
 	[SETTING_REQUIRE_SCOPED_MATCH] = {setting_scoped_match, 0, true},
 	[SETTING_REQUIRE_LOCKED_MEMORY] = {setting_locked_memory, 0, true},
+	[SETTING_PACKET_SOCKETS] = {setting_packet_sockets, 0, true},
+	[SETTING_VAULT_REQUIRE_TLS] = {setting_vault_require_tls, 0, true},
+	[SETTING_TRUSTED_PROXIES] = {setting_trusted_proxies, 0, false},
 	[SETTING_LOG_LEVEL] = {setting_log_level, 0, true},
 	/* 30 s: a slow line still sends 64 KiB of head; a slow attacker holds a socket no longer.
 	 */

@@ -69,9 +69,9 @@ int setting_inbound_ports(struct settings_run *run, struct slice text)
 }
 
 /* Bad entries are left out with a warning, as the replaced image does. */
-int setting_doh_blocklist(struct settings_run *run, struct slice text)
+static void setting_blocks(struct settings_run *run, enum setting_id id, struct slice text,
+	struct netcidr **list, size_t *n)
 {
-	struct settings *s = run->s;
 	struct slice rest = slice_strip(text);
 	struct slice item;
 	struct netcidr c;
@@ -80,14 +80,29 @@ int setting_doh_blocklist(struct settings_run *run, struct slice text)
 		c.len = 128;
 		if (!netcidr_parse(item, &c) && !netaddr_parse(item, &c.addr)) {
 			settings_warn(run,
-				"doh_blocklist: \"%.*s\" is left out: expected an address or a "
-				"block",
-				SLICE_FMT(slice_first(item, 60)));
+				"%s: \"%.*s\" is left out: expected an address or a block",
+				setting_row(id)->key, SLICE_FMT(slice_first(item, 60)));
 			continue;
 		}
-		s->doh = xrealloc(s->doh, (s->n_doh + 1) * sizeof(*s->doh));
-		s->doh[s->n_doh++] = c;
+		*list = xrealloc(*list, (*n + 1) * sizeof(**list));
+		(*list)[(*n)++] = c;
 	}
+}
+
+int setting_doh_blocklist(struct settings_run *run, struct slice text)
+{
+	struct settings *s = run->s;
+
+	setting_blocks(run, SETTING_DOH_BLOCKLIST, text, &s->doh, &s->n_doh);
+	return 0;
+}
+
+int setting_trusted_proxies(struct settings_run *run, struct slice text)
+{
+	struct settings *s = run->s;
+
+	setting_blocks(
+		run, SETTING_TRUSTED_PROXIES, text, &s->trusted_proxies, &s->n_trusted_proxies);
 	return 0;
 }
 

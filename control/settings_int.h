@@ -32,6 +32,9 @@ enum setting_kind {
 	X(RULES_DIR, KIND_TEXT, NULL, "EGRESS_RULES_DIR", "/var/egress/rules",                     \
 		"directory of the operator's rule files `deny.always`, `allow.always` and "        \
 		"`log_skip.always`, one target a line. They are read again when they change")      \
+	X(POLICY_CEILING, KIND_TEXT, "policy_ceiling", "EGRESS_POLICY_CEILING_FILE", "none",       \
+		"file with a policy document, JSON or YAML: what may be allowed at most, whoever " \
+		"asks for more. Read at start and on SIGHUP")                                      \
 	X(API_ADDR, KIND_TEXT, "api_addr", "OPENSANDBOX_EGRESS_HTTP_ADDR",                         \
 		":18080; in mode `proxy` none",                                                    \
 		"where the API listens: `:port` (every address), `ip:port`, `[v6]:port`, "         \
@@ -142,6 +145,16 @@ enum setting_kind {
 		"EGRESS_REQUIRE_LOCKED_MEMORY", "off",                                             \
 		"a vault is refused where its memory cannot be locked (RLIMIT_MEMLOCK of 8 MiB "   \
 		"is enough)")                                                                      \
+	X(PACKET_SOCKETS, KIND_TEXT, "packet_sockets", "EGRESS_PACKET_SOCKETS", "deny",            \
+		"writes to `/credential-vault` while somebody in the sandbox has a packet socket " \
+		"open, who can read them: `deny` (412) or `allow`")                                \
+	X(VAULT_REQUIRE_TLS, KIND_TEXT, "vault_require_tls",                                       \
+		"OPENSANDBOX_EGRESS_CREDENTIAL_VAULT_REQUIRE_TLS", "off",                          \
+		"writes to `/credential-vault` must come from a loopback address, or over TLS "    \
+		"through one of `trusted_proxies`; else 426")                                      \
+	X(TRUSTED_PROXIES, KIND_LIST, "trusted_proxies",                                           \
+		"OPENSANDBOX_EGRESS_CREDENTIAL_VAULT_TRUSTED_PROXY_CIDRS", "none",                 \
+		"addresses and blocks whose `X-Forwarded-Proto: https` is believed")               \
 	X(LOG_LEVEL, KIND_TEXT, "log_level", "OPENSANDBOX_EGRESS_LOG_LEVEL", "info",               \
 		"`debug`, `info`, `warn`, `error`")                                                \
 	X(HEAD_TIMEOUT, KIND_TEXT, "head_timeout", "EGRESS_HEAD_TIMEOUT", "30s",                   \
@@ -244,7 +257,7 @@ CHECKED int settings_text_listen(
 	struct slice s, struct netaddr *addr, bool *any, uint16_t *port, struct errmsg *msg);
 CHECKED int settings_text_mode(struct slice s, enum egress_mode *out, struct errmsg *msg);
 CHECKED int settings_text_intercept(struct slice s, enum intercept *out, struct errmsg *msg);
-CHECKED int settings_text_unbound_writes(struct slice s, bool *allow, struct errmsg *msg);
+CHECKED int settings_text_allow(struct slice s, bool *allow, struct errmsg *msg);
 CHECKED int settings_text_placeholders(struct slice s, enum placeholders *out, struct errmsg *msg);
 CHECKED int settings_text_log_level(struct slice s, enum log_level *out, struct errmsg *msg);
 CHECKED int settings_text_private_names(
@@ -270,6 +283,7 @@ CHECKED int setting_transparent(struct settings_run *run, struct slice text);
 CHECKED int setting_inbound_ports(struct settings_run *run, struct slice text);
 CHECKED int setting_block_doh(struct settings_run *run, struct slice text);
 CHECKED int setting_doh_blocklist(struct settings_run *run, struct slice text);
+CHECKED int setting_trusted_proxies(struct settings_run *run, struct slice text);
 CHECKED int setting_nameserver_exempt(struct settings_run *run, struct slice text);
 CHECKED int setting_require_pass(struct settings_run *run, struct slice text);
 CHECKED int setting_require_raw_guard(struct settings_run *run, struct slice text);
@@ -283,6 +297,7 @@ CHECKED int settings_gate_together(struct settings_run *run);
 /* settings_policy.c: the start policy, from file, variable or YAML (design 2), and in front of it
  * the operator's rule files, where a bad line is an error. */
 CHECKED int settings_policy_load(struct settings_run *run);
+CHECKED int settings_ceiling_load(struct settings_run *run);
 CHECKED int settings_rules_load(struct settings_run *run);
 
 /* settings.c: a warning for the operator, unless the source is read for the second time (quiet). */

@@ -115,6 +115,17 @@ static void settings_print_addr(struct strbuf *out, const struct netaddr *a, int
 		strbuf_printf(out, "\"%s/%d\"", text, netaddr_is_v4(a) ? len - 96 : len);
 }
 
+static void settings_print_blocks(
+	struct strbuf *out, const char *key, const struct netcidr *list, size_t n)
+{
+	strbuf_printf(out, "%s: [", key);
+	for (size_t i = 0; i < n; i++) {
+		strbuf_str(out, i > 0 ? ", " : "");
+		settings_print_addr(out, &list[i].addr, list[i].len);
+	}
+	strbuf_str(out, "]\n");
+}
+
 /* What the kernel's rules are made from. */
 static void settings_print_gate(const struct settings *s, struct strbuf *out)
 {
@@ -128,12 +139,8 @@ static void settings_print_gate(const struct settings *s, struct strbuf *out)
 		strbuf_printf(out, "%s%u", i > 0 ? ", " : "", (unsigned)s->inbound_ports[i]);
 	strbuf_str(out, "]\n");
 	settings_print_bool(out, "block_doh", s->block_doh);
-	strbuf_str(out, "doh_blocklist: [");
-	for (i = 0; i < s->n_doh; i++) {
-		strbuf_str(out, i > 0 ? ", " : "");
-		settings_print_addr(out, &s->doh[i].addr, s->doh[i].len);
-	}
-	strbuf_str(out, "]\nnameserver_exempt: [");
+	settings_print_blocks(out, "doh_blocklist", s->doh, s->n_doh);
+	strbuf_str(out, "nameserver_exempt: [");
 	for (i = 0; i < s->n_exempt; i++) {
 		strbuf_str(out, i > 0 ? ", " : "");
 		settings_print_addr(out, &s->exempt[i], -1);
@@ -171,6 +178,9 @@ static void settings_print_vault(const struct settings *s, struct strbuf *out)
 	settings_print_bool(out, "body_surface", s->body_surface);
 	settings_print_bool(out, "require_scoped_match", s->require_scoped_match);
 	settings_print_bool(out, "require_locked_memory", s->require_locked_memory);
+	settings_print_line(out, "packet_sockets", s->packet_sockets ? "allow" : "deny");
+	settings_print_bool(out, "vault_require_tls", s->vault_require_tls);
+	settings_print_blocks(out, "trusted_proxies", s->trusted_proxies, s->n_trusted_proxies);
 }
 
 /* Never the token. */
@@ -201,6 +211,7 @@ void settings_print(const struct settings *s, struct strbuf *out)
 		strbuf_char(out, '\n');
 	}
 	settings_print_policy(out, s->user_policy);
+	settings_print_line(out, "policy_ceiling", s->policy_ceiling);
 	strbuf_printf(out, "max_rules: %zu\n", s->max_rules);
 	settings_print_api(s, out);
 	settings_print_gate(s, out);

@@ -23,10 +23,6 @@ static const struct setting_other_row setting_others[] = {
 	{OTHER_NO_EFFECT, NULL, UP "MITMPROXY_PASSTHROUGH_HOSTS",
 		"EGRESS_PASS_THROUGH names the hosts that are not decrypted"},
 	{OTHER_NO_EFFECT, NULL, UP "MITMPROXY_SHADOW", "every decision is in the audit trail"},
-	{OTHER_NO_EFFECT, NULL, UP "CREDENTIAL_VAULT_REQUIRE_TLS",
-		"keys come from a file (EGRESS_VAULT_FILE), never through the API"},
-	{OTHER_NO_EFFECT, NULL, UP "CREDENTIAL_VAULT_TRUSTED_PROXY_CIDRS",
-		"keys come from a file (EGRESS_VAULT_FILE), never through the API"},
 	{OTHER_NO_EFFECT, NULL, UP "CREDENTIAL_VAULT_REDACT_RESPONSE_BODY",
 		"keys are always taken out of answers"},
 	{OTHER_NO_EFFECT, NULL, UP "EXPERIMENTAL_REVISION_RUNTIME",
@@ -46,7 +42,6 @@ static const struct setting_other_row setting_others[] = {
 	{OTHER_REFUSED, NULL, UP "UPSTREAM_PROXY", NULL},
 	{OTHER_REFUSED, NULL, UP "UPSTREAM_PROXY_AUTH", NULL},
 	{OTHER_REFUSED, NULL, UP "PROFILE", NULL},
-	{OTHER_UNSUPPORTED, "policy_ceiling", "EGRESS_POLICY_CEILING_FILE", NULL},
 	{OTHER_UNSUPPORTED, "lifecycle", "OPENSANDBOX_URL", NULL},
 	{OTHER_UNSUPPORTED, NULL, "OPENSANDBOX_API_KEY_FILE", NULL},
 };

@@ -201,7 +201,7 @@ int settings_text_intercept(struct slice s, enum intercept *out, struct errmsg *
 	return settings_text_fail(s, "all, bound or off", msg);
 }
 
-int settings_text_unbound_writes(struct slice s, bool *allow, struct errmsg *msg)
+int settings_text_allow(struct slice s, bool *allow, struct errmsg *msg)
 {
 	s = slice_strip(s);
 	*allow = slice_ieq(s, SLICE("allow"));

@@ -264,7 +264,8 @@ static void worker_serve(struct worker *w)
 	worker_api_open(w);
 	worker_note(w, AUDIT_START, REASON_ALLOWED, "egress " EGRESS_VERSION);
 	if (vault_exists(w->vault.vault))
-		worker_vault_note(&w->vault, w->audit);
+		worker_vault_note(
+			&w->vault, w->audit, &(struct worker_vault_writer){.method = NULL});
 	worker_gate_start(w);
 }
 

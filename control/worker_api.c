@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "control/api_audit.h"
 #include "control/api_policy.h"
+#include "control/api_vault.h"
 #include "control/areas.h"
 #include "control/settings_int.h"
 #include "control/settings_proxy.h"
@@ -21,6 +22,13 @@ static struct policy *on_api_user(void *arg)
 	const struct worker *w = arg;
 
 	return w->settings->user_policy;
+}
+
+static const struct policy *on_api_ceiling(void *arg)
+{
+	const struct worker *w = arg;
+
+	return w->settings->ceiling;
 }
 
 static size_t on_api_max_rules(void *arg)
@@ -98,6 +106,7 @@ static void on_api_policy(struct api_call *call, void *arg)
 {
 	static const struct api_policy_ops ops = {
 		.user = on_api_user,
+		.ceiling = on_api_ceiling,
 		.max_rules = on_api_max_rules,
 		.mode = on_api_mode,
 		.has_file = on_api_has_file,
@@ -254,17 +263,26 @@ static void on_api_strangers(void *arg, uint32_t n, uint32_t uid)
 void worker_api_open(struct worker *w)
 {
 	static const struct api_route routes[] = {
-		{"/healthz", NULL, true, on_api_healthz},
-		{"/policy", API_POLICY_METHODS, false, on_api_policy},
-		{"/audit", API_AUDIT_METHODS, false, on_api_audit},
-		{"/audit/context", API_AUDIT_CONTEXT_METHODS, false, on_api_audit_context},
-		{"/status", "GET", false, on_api_status},
+		{"/healthz", NULL, API_OPEN, on_api_healthz},
+		{"/policy", API_POLICY_METHODS, 0, on_api_policy},
+		{"/audit", API_AUDIT_METHODS, 0, on_api_audit},
+		{"/audit/context", API_AUDIT_CONTEXT_METHODS, 0, on_api_audit_context},
+		{"/status", "GET", 0, on_api_status},
+		{API_VAULT_PATH, API_VAULT_METHODS, API_KEYS, worker_api_vault},
+		{API_VAULT_PATH "/_active", "GET", API_OPEN, worker_api_vault_active},
+		{API_VAULT_PATH "/credentials", "GET", 0, worker_api_vault_credentials},
+		{API_VAULT_PATH "/credentials/", "GET", 0, worker_api_vault_credential},
+		{API_VAULT_PATH "/bindings", "GET", 0, worker_api_vault_bindings},
+		{API_VAULT_PATH "/bindings/", "GET", 0, worker_api_vault_binding},
+		{API_VAULT_PATH "/", NULL, 0, worker_api_vault_other},
 	};
 	static const enum role listeners[] = {ROLE_API, ROLE_API_V6};
 
 	if (w->start.roles.fd[ROLE_API] < 0)
 		return;
 	w->api = api_new(w->base, routes, ARRAY_LEN(routes), w);
+	api_set_keys(w->api, &(struct api_keys){w->vault.mem, worker_api_vault_admit});
+	worker_api_vault_open(w);
 	api_on_strangers(w->api, on_api_strangers, w);
 	worker_api_configure(w);
 	for (size_t i = 0; i < ARRAY_LEN(listeners); i++)
@@ -280,6 +298,8 @@ void worker_api_configure(struct worker *w)
 
 void worker_api_close(struct worker *w)
 {
+	api_vault_free(w->api_vault);
+	w->api_vault = NULL;
 	api_free(w->api);
 	w->api = NULL;
 }

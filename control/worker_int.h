@@ -10,7 +10,9 @@
 #include "control/packet_sockets.h"
 #include "control/worker.h"
 #include "control/worker_vault.h"
+#include "dns/upstreams.h"
 
+struct api_vault;
 struct dns_gate;
 struct event;
 struct guard_client;
@@ -48,6 +50,7 @@ struct worker_gate {
 	uint64_t again_ms;             /* when to apply or probe again: clock_mono_ms */
 	uint64_t red_until_ms;         /* a loss stays to be seen until then; 0: none */
 	struct packet_sockets packets; /* of others */
+	struct upstreams asked;        /* resolvers that clients know of */
 	int diag_fd;                   /* sock_diag */
 	struct foreign foreign;        /* which listeners are ours */
 	struct event *watch;
@@ -74,6 +77,7 @@ struct worker {
 	struct worker_gate gate;
 	struct api *api; /* NULL: it does not listen */
 	struct api_policy api_policy;
+	struct api_vault *api_vault; /* NULL as api */
 	struct event *on_control;
 	struct event *on_term;
 	struct event *drain_tick;
@@ -156,6 +160,19 @@ void worker_watch_flow(struct worker *w, const struct guard_flow *f);
 
 /* The whole life of a worker whose start message has a CAUSE: /healthz alone. */
 int worker_closed_main(struct worker *w);
+
+/* worker_api_vault.c */
+void worker_api_vault_open(struct worker *w);
+/* May it write? For api_set_keys. */
+void worker_api_vault_admit(const struct api_asked *q, void *arg, struct api_refusal *out);
+/* Routes. */
+void worker_api_vault(struct api_call *call, void *arg);
+void worker_api_vault_credentials(struct api_call *call, void *arg);
+void worker_api_vault_credential(struct api_call *call, void *arg);
+void worker_api_vault_bindings(struct api_call *call, void *arg);
+void worker_api_vault_binding(struct api_call *call, void *arg);
+void worker_api_vault_active(struct api_call *call, void *arg);
+void worker_api_vault_other(struct api_call *call, void *arg);
 
 /* worker_api.c */
 void worker_api_open(struct worker *w);

@@ -71,7 +71,8 @@ static int on_vault_prepare(struct policy_request *r, struct errmsg *msg)
 	ret = worker_vault_take(&w->vault, w->start.roles.fd[ROLE_VAULT], w->settings, msg);
 	worker_end_feed(w);
 	if (ret == 0)
-		worker_vault_note(&w->vault, w->audit);
+		worker_vault_note(
+			&w->vault, w->audit, &(struct worker_vault_writer){.method = NULL});
 	return ret;
 }
 
@@ -132,7 +133,8 @@ static int on_reload_keep(struct policy_request *r, struct errmsg *msg)
 	if (worker_has_feed(w))
 		ret = worker_vault_take(&w->vault, w->start.roles.fd[ROLE_VAULT], q->now, msg);
 	else
-		ret = worker_vault_settings(&w->vault, q->now, msg);
+		ret = worker_vault_settings(
+			&w->vault, q->now, w->settings->vault_file != NULL, msg);
 	if (ret == 0)
 		return 0;
 	/* It has been in the area before: it fits. */
@@ -158,7 +160,8 @@ static void on_reload_publish(struct policy_request *r)
 	health_ok(&w->health, HEALTH_RULE_FILES);
 	worker_note(w, AUDIT_POLICY, REASON_ALLOWED, "reloaded");
 	if (vault_revision(w->vault.vault) != q->vault_revision)
-		worker_vault_note(&w->vault, w->audit);
+		worker_vault_note(
+			&w->vault, w->audit, &(struct worker_vault_writer){.method = NULL});
 	log_info("worker", "reload: %zu rules in force", policy_n_rules(w->settings->policy));
 }
 

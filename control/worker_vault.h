@@ -29,11 +29,26 @@ CHECKED int worker_vault_start(
  * fd stays the caller's. */
 CHECKED int worker_vault_take(
 	struct worker_vault *v, int fd, const struct settings *s, struct errmsg *msg);
+/* What the API asks for, by the rules of s: codes and messages of vault_create, vault_patch and
+ * vault_delete; -ENOMEM: memory has to be locked and is not; -EFBIG: too large to be kept. Kept
+ * when it returns 0; else vault and area are as before. doc stays the caller's, who wipes it. */
+enum worker_vault_op { WORKER_VAULT_CREATE, WORKER_VAULT_PATCH, WORKER_VAULT_DELETE };
+CHECKED int worker_vault_write(struct worker_vault *v, enum worker_vault_op op, struct slice doc,
+	const struct settings *s, struct errmsg *msg);
 /* Wipes a document that nobody will take. fd stays the caller's. */
 void worker_vault_drop(int fd);
 /* After a change of settings without a new document: what is in force still fits, or, where there
- * is no vault file any more, goes. */
+ * was a vault file and is none any more, goes. */
 CHECKED int worker_vault_settings(
-	struct worker_vault *v, const struct settings *s, struct errmsg *msg);
-/* A line in log and audit trail about what is in force now. */
-void worker_vault_note(const struct worker_vault *v, struct audit *audit);
+	struct worker_vault *v, const struct settings *s, bool had_file, struct errmsg *msg);
+
+/* Who changed the vault by the API; all zero: the operator, by its file. */
+struct worker_vault_writer {
+	const char *method;
+	uint16_t status;
+	uint32_t uid;
+};
+
+/* A line in log and audit trail about what is in force now, with names and without values. */
+void worker_vault_note(
+	const struct worker_vault *v, struct audit *audit, const struct worker_vault_writer *who);

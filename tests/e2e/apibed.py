@@ -64,8 +64,8 @@ class Answer:
 class Egress:
     """settings: variables, None takes one away. token False: none is set."""
 
-    def __init__(self, top, token=TOKEN, policy=None, listen=None, **settings):
-        self.top, self.token = top, token
+    def __init__(self, top, token=TOKEN, policy=None, listen=None, program=EGRESS, **settings):
+        self.top, self.token, self.program = top, token, program
         self.port, proxy = free_ports(2)
         self.proxy = proxy
         self.rules = os.path.join(top, "rules")
@@ -92,7 +92,7 @@ class Egress:
 
     def start(self, fails=False):
         self.out = open(self.log, "ab")
-        self.p = subprocess.Popen([EGRESS], env=self.env, stdin=subprocess.DEVNULL,
+        self.p = subprocess.Popen([self.program], env=self.env, stdin=subprocess.DEVNULL,
                                   stdout=self.out, stderr=self.out)
         if fails:
             code = self.p.wait(WAIT_S)

@@ -19,6 +19,7 @@ static struct settings_source source_of(const char *yaml, const char *const *env
 		.deny_fd = -1,
 		.allow_fd = -1,
 		.log_skip_fd = -1,
+		.ceiling_fd = -1,
 		.environ = (char *const *)(const void *)env};
 }
 
@@ -358,8 +359,8 @@ static void test_what_has_no_effect_is_said(void **state)
 			"REDIRECT_BACKEND: no effect: redirects are always made with nftables"},
 		{"OPENSANDBOX_EGRESS_MITMPROXY_PASSTHROUGH_HOSTS=a.test", NULL,
 			"PASSTHROUGH_HOSTS: no effect: EGRESS_PASS_THROUGH names"},
-		{"OPENSANDBOX_EGRESS_CREDENTIAL_VAULT_REQUIRE_TLS=1", NULL,
-			"REQUIRE_TLS: no effect: "},
+		{"OPENSANDBOX_EGRESS_CREDENTIAL_VAULT_REQUIRE_TLS=1", NULL, NULL},
+		{"OPENSANDBOX_EGRESS_CREDENTIAL_VAULT_TRUSTED_PROXY_CIDRS=10.0.0.0/8", NULL, NULL},
 	};
 	struct outcome o;
 
@@ -369,6 +370,25 @@ static void test_what_has_no_effect_is_said(void **state)
 			fail_msg("%s: %s", rows[i].a, o.log);
 		settings_free(o.s);
 	}
+}
+
+/* Reference 1.1: bad entries are left out, addresses of both spellings are the same. */
+static void test_trusted_proxies(void **state)
+{
+	struct netaddr inside, outside;
+	struct outcome o;
+	struct settings *s = load_gate(
+		"OPENSANDBOX_EGRESS_CREDENTIAL_VAULT_TRUSTED_PROXY_CIDRS=10.1.0.0/16, nope,::1",
+		NULL, &o);
+
+	assert_true(netaddr_parse(SLICE("::ffff:10.1.2.3"), &inside));
+	assert_true(netaddr_parse(SLICE("10.2.0.0"), &outside));
+	assert_int_equal(s->n_trusted_proxies, 2);
+	assert_true(netcidr_contains(&s->trusted_proxies[0], &inside));
+	assert_false(netcidr_contains(&s->trusted_proxies[0], &outside));
+	assert_false(netcidr_contains(&s->trusted_proxies[1], &outside));
+	assert_non_null(strstr(o.log, "trusted_proxies: \"nope\" is left out"));
+	settings_free(s);
 }
 
 /* A blocklist of wrong entries alone leaves none: every address is then refused, not no address. */
@@ -431,6 +451,7 @@ int main(void)
 		cmocka_unit_test(test_names_of_types),
 		cmocka_unit_test(test_too_many_types_are_refused),
 		cmocka_unit_test(test_what_has_no_effect_is_said),
+		cmocka_unit_test(test_trusted_proxies),
 		cmocka_unit_test(test_blocklist_of_wrong_entries_blocks_all),
 		cmocka_unit_test(test_entries_named_twice_count_once),
 		cmocka_unit_test(test_closed_settings_allow_nothing),

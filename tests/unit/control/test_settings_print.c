@@ -41,6 +41,9 @@ static void test_printed_settings_can_be_read_back(void **state)
 				   "body_surface: on\n"
 				   "require_scoped_match: on\n"
 				   "require_locked_memory: on\n"
+				   "packet_sockets: allow\n"
+				   "vault_require_tls: on\n"
+				   "trusted_proxies: [10.0.0.0/8, '2001:db8::1', wrong]\n"
 				   "log_level: error\n"
 				   "head_timeout: 2h\n"
 				   "max_connections: 5\n";
@@ -69,7 +72,10 @@ static void test_printed_settings_can_be_read_back(void **state)
 	assert_non_null(strstr(l.yaml, "dns_timeout: 1500ms\n"));
 	assert_non_null(strstr(l.yaml, "vault: \"/v.yaml\"\nunbound_writes: \"allow\"\n"));
 	assert_non_null(strstr(l.yaml, "placeholders: \"strip\"\nhttp_bindings: true\n"));
-	assert_non_null(strstr(l.yaml, "require_locked_memory: true\n"));
+	assert_non_null(strstr(l.yaml,
+		"require_locked_memory: true\npacket_sockets: \"allow\"\n"
+		"vault_require_tls: true\n"
+		"trusted_proxies: [\"10.0.0.0/8\", \"2001:db8::1/128\"]\n"));
 	assert_non_null(strstr(l.yaml, "head_timeout: 2h\n"));
 	assert_non_null(strstr(l.yaml, "api_addr: \":18080\"\n"));
 	assert_non_null(strstr(l.yaml, "deny_webhook: \"https://h.test/x\"\n"));
@@ -127,7 +133,8 @@ static void test_example_files_are_right_configurations(void **state)
 		{DOCS_DIR "/examples/sidecar.yaml", MODE_DNS_NFT}};
 
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-		struct load l = {.env = {RESOLVERS, CERT, "OPENSANDBOX_EGRESS_TOKEN=t"}};
+		struct load l = {
+			.env = {RESOLVERS, CERT, "OPENSANDBOX_EGRESS_TOKEN=0123456789abcdef"}};
 		struct strbuf text;
 		struct outcome o;
 

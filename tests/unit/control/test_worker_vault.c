@@ -221,10 +221,10 @@ static void test_policy_that_takes_a_bound_host_away_is_refused(void **state)
 
 	bed_up(&b);
 	assert_int_equal(take(&b, GOOD), 0);
-	assert_int_equal(worker_vault_settings(&b.v, &b.set, &msg), 0);
+	assert_int_equal(worker_vault_settings(&b.v, &b.set, true, &msg), 0);
 	policy_unref(b.set.policy);
 	b.set.policy = policy_of("{}");
-	assert_true(worker_vault_settings(&b.v, &b.set, &msg) < 0);
+	assert_true(worker_vault_settings(&b.v, &b.set, true, &msg) < 0);
 	assert_non_null(strstr(msg.text, "api.test"));
 	assert_in_force(&b, 1, "model");
 	bed_down(&b);
@@ -236,12 +236,12 @@ static void test_vault_goes_with_its_setting(void **state)
 	struct bed b;
 
 	bed_up(&b);
-	assert_int_equal(worker_vault_settings(&b.v, &b.set, &msg), 0);
+	assert_int_equal(worker_vault_settings(&b.v, &b.set, true, &msg), 0);
 	assert_in_force(&b, 0, NULL);
 	assert_int_equal(take(&b, GOOD), 0);
 	free(b.set.vault_file);
 	b.set.vault_file = NULL;
-	assert_int_equal(worker_vault_settings(&b.v, &b.set, &msg), 0);
+	assert_int_equal(worker_vault_settings(&b.v, &b.set, true, &msg), 0);
 	assert_in_force(&b, 2, NULL);
 	must_restart(&b, NULL);
 	assert_in_force(&b, 2, NULL);
@@ -277,10 +277,10 @@ static void test_document_that_cannot_be_kept_is_refused(void **state)
 
 	bed_up(&b);
 	/* with nothing before it, and with something */
-	assert_int_equal(take(&b, large), E_LIMIT);
+	assert_int_equal(take(&b, large), -EFBIG);
 	assert_in_force(&b, 0, NULL);
 	assert_int_equal(take(&b, GOOD), 0);
-	assert_int_equal(take(&b, large), E_LIMIT);
+	assert_int_equal(take(&b, large), -EFBIG);
 	assert_in_force(&b, 1, "model");
 	must_restart(&b, NULL);
 	assert_in_force(&b, 1, "model");
