@@ -135,6 +135,7 @@ static void conn_pend(struct conn *c, const char *p, size_t len)
 /* Sends what it can of iov, keeps the rest. */
 static void conn_send(struct conn *c, struct iovec *iov, size_t n_iov)
 {
+	const int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
 	struct msghdr msg = {.msg_iov = iov, .msg_iovlen = n_iov};
 	ssize_t n = 0;
 
@@ -142,7 +143,8 @@ static void conn_send(struct conn *c, struct iovec *iov, size_t n_iov)
 		return;
 	if (!conn_backlogged(c)) {
 		do
-			n = sendmsg(c->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+			n = n_iov == 1 ? send(c->fd, iov->iov_base, iov->iov_len, flags)
+				       : sendmsg(c->fd, &msg, flags);
 		while (n < 0 && errno == EINTR);
 		if (n < 0 && errno != EAGAIN) {
 			c->error = -errno;

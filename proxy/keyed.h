@@ -109,6 +109,7 @@ enum reason keyed_answer(struct exchange *ex, struct h1_head *h);
  * False if a key was found in an encoded answer, or it cannot be decoded: the answer ends. */
 bool keyed_content(struct exchange *ex, struct slice content, bool end,
 	void (*put)(void *arg, struct slice piece), void *arg);
+/* trailers: as they were decoded, pointing into one text in its order; NULL: none. */
 void keyed_trailers(struct exchange *ex, struct fields *trailers);
 
 void keyed_fini(struct exchange *ex);
