@@ -23,6 +23,8 @@ struct api_audit_query {
 	uint32_t limit;
 };
 
+/* --- api_audit_decode.c --- */
+
 /* `after=SEQ&limit=N`, each at most once, in any order. E_VALUE: the message says what was expected
  * where. */
 CHECKED int api_audit_query_decode(
@@ -30,6 +32,7 @@ CHECKED int api_audit_query_decode(
 /* `{"labels": {"name": "value"}}`; `{}` has none. E_SYNTAX, E_VALUE; E_LIMIT: too long. */
 CHECKED int api_audit_context_decode(struct slice body, struct context *c, struct errmsg *msg);
 
-/* Each answers. */
+/* --- api_audit.c: each answers --- */
+
 void api_audit_run(const struct audit *a, struct api_call *call);
 void api_audit_context_run(struct audit *a, struct api_call *call);

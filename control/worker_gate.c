@@ -31,6 +31,7 @@
 /* On older kernels a level counts from the real root: nested containers are not deeper. */
 #define GATE_LEVEL_MAX 8
 #define GATE_AGAIN_MS 1000
+#define GATE_RESOLV_CONF_MAX (1u << 20) /* as the supervisor reads it */
 
 uint64_t worker_cgroup(void)
 {
@@ -352,6 +353,7 @@ static struct dns_gate_config gate_config(struct worker *w)
 		.n_types = s->n_dns_types,
 		.guard = s->enforce ? w->gate.guard : NULL,
 		.audit = w->audit,
+		.asked = &w->gate.asked,
 		.resolver = w->resolver,
 		.log_skip = s->log_skip,
 		.denied = w->webhook ? on_gate_denied : NULL,
@@ -385,6 +387,21 @@ static int gate_own(struct worker *w)
 	return ret;
 }
 
+/* Clients go by the resolv.conf that was there when the container was made, which need not name our
+ * resolvers. Without one nobody's user is known. */
+static void gate_asked(struct worker *w)
+{
+	struct strbuf text;
+	struct errmsg msg;
+
+	strbuf_init(&text, GATE_RESOLV_CONF_MAX);
+	if (w->start.roles.fd[ROLE_RESOLV_CONF] < 0 ||
+		strbuf_pread_fd(&text, w->start.roles.fd[ROLE_RESOLV_CONF]) < 0 ||
+		upstreams_from_resolv_conf(strbuf_slice(&text), &w->gate.asked, &msg) < 0)
+		w->gate.asked.n = 0;
+	strbuf_fini(&text);
+}
+
 int worker_gate_open(struct worker *w, struct errmsg *msg)
 {
 	const struct settings *s = w->settings;
@@ -411,6 +428,7 @@ int worker_gate_open(struct worker *w, struct errmsg *msg)
 		return errmsg_set(msg, ret, "our listeners: %s", err_text(ret));
 	g->diag_fd = sock_diag_open();
 	g->cgroup_id = worker_cgroup();
+	gate_asked(w);
 	gate_attach(w, w->start.roles.fd[ROLE_GUARD]);
 	w->start.roles.fd[ROLE_GUARD] = -1; /* the client's now */
 	c = gate_config(w);

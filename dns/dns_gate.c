@@ -3,7 +3,9 @@
 #include "dns/dns_gate.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
+#include "audit/client_uid.h"
 #include "base/arena.h"
 #include "dns/dns_gate_int.h"
 #include "dns/leases.h"
@@ -23,6 +25,7 @@ int dns_gate_new(struct event_base *base, const struct forwarder_config *forward
 	LIST_INIT(&g->servers);
 	g->outbound.burst = GATE_LOG_BURST;
 	g->outbound.every_ms = GATE_LOG_EVERY_MS;
+	g->diag_fd = -1;
 	ret = forwarder_new(base, forward, &g->forwarder, msg);
 	if (ret < 0) {
 		free(g);
@@ -30,6 +33,8 @@ int dns_gate_new(struct event_base *base, const struct forwarder_config *forward
 	}
 	g->leases = leases_new(base, g->forwarder, &g->judge);
 	dns_gate_configure(g, config);
+	if (config->audit)
+		g->diag_fd = client_uid_open();
 	*out = g;
 	return 0;
 }
@@ -48,6 +53,8 @@ void dns_gate_free(struct dns_gate *g)
 	forwarder_free(g->forwarder);
 	policy_unref(g->judge.policy);
 	policy_unref(g->judge.next);
+	if (g->diag_fd >= 0)
+		close(g->diag_fd);
 	free(g);
 }
 

@@ -33,6 +33,7 @@ struct dns_gate_config {
 	size_t n_types;                /* at most JUDGE_TYPES_MAX */
 	struct guard_client *guard;    /* NULL: nothing is programmed (mode `dns`) */
 	struct audit *audit;           /* NULL: no record (tests) */
+	const struct upstreams *asked; /* whom clients ask, who get us: to find their users */
 	struct resolver *resolver;     /* learns the addresses of allowed names; may be NULL */
 	const struct policy *log_skip; /* names that it allows are not logged; may be NULL */
 	void (*denied)(struct slice name, void *arg); /* for the webhook; may be NULL */

@@ -36,6 +36,7 @@ struct dns_gate {
 	size_t n_queries;
 	struct dns_gate_stats stats;
 	struct log_rate outbound;
+	int diag_fd; /* sock_diag, for the users of clients; -1: not known */
 	uint8_t reply[DNS_MSG_MAX]; /* the one being written */
 };
 
@@ -48,6 +49,7 @@ void dns_query_cancel(struct dns_gate *g, const struct dns_conn *conn);
 void dns_server_reply(struct dns_gate *g, const struct dns_client *client, struct slice msg);
 void dns_server_new(struct dns_gate *g, int fd, enum dns_gate_kind kind);
 void dns_server_free(struct dns_server *s);
+int dns_conn_fd(const struct dns_conn *c);
 /* A question of this connection has been taken in, or is done with. */
 void dns_conn_hold(struct dns_conn *c);
 void dns_conn_release(struct dns_conn *c);

@@ -4,12 +4,15 @@
 #include <stdlib.h>
 
 #include "audit/audit.h"
+#include "audit/client_uid.h"
 #include "base/arena.h"
 #include "base/clock.h"
 #include "dns/dns_gate_int.h"
 #include "dns/dns_reply.h"
 #include "dns/leases.h"
 #include "dns/resolver.h"
+
+#define DNS_ASKED_MAX 3 /* resolvers that libc takes from resolv.conf (MAXNS) */
 
 struct dns_query {
 	TAILQ_ENTRY(dns_query) link;
@@ -23,21 +26,38 @@ struct dns_query {
 
 /* --- records --- */
 
-static void dns_query_note(struct dns_gate *g, const struct judgement *j,
-	enum audit_verdict verdict, enum reason reason, const struct netaddr *addr)
+/* Who asked. The kernel has to be told where the client's socket points to, which a redirect hides
+ * from us: to one of the resolvers that its libc knows, if to anything. */
+static uint32_t dns_query_uid(const struct dns_gate *g, const struct dns_client *client)
+{
+	const struct upstreams *asked = g->config.asked;
+	uint32_t uid = AUDIT_UID_NONE;
+
+	for (size_t i = 0; asked && i < asked->n && i < DNS_ASKED_MAX && uid == AUDIT_UID_NONE;
+		i++) {
+		const struct client_uid_to to = {asked->v[i].addr, asked->v[i].port};
+
+		uid = client->conn ? client_uid_find(g->diag_fd, dns_conn_fd(client->conn), &to)
+				   : client_uid_find_udp(g->diag_fd, &client->peer, &to);
+	}
+	return uid;
+}
+
+static void dns_query_note(struct dns_gate *g, const struct dns_client *client,
+	const struct judgement *j, enum reason reason, const struct netaddr *addr)
 {
 	char rule[RULE_TEXT_MAX];
 	struct audit_event e = {
 		.kind = AUDIT_DNS,
-		.verdict = verdict,
+		.verdict = AUDIT_BLOCKED,
 		.reason = reason,
 		.host = slice_make(j->text, j->len),
-		.uid = AUDIT_UID_NONE,
 		.start_us = clock_wall_us(),
 	};
 
 	if (!g->config.audit)
 		return;
+	e.uid = dns_query_uid(g, client);
 	e.rule = slice_make(rule, policy_rule_text(g->judge.policy, j->verdict.rule, rule));
 	if (addr) {
 		e.addr = *addr;
@@ -105,7 +125,7 @@ static void dns_query_refuse(struct dns_gate *g, const struct dns_client *client
 
 	if (denied) {
 		g->stats.denied++;
-		dns_query_note(g, j, AUDIT_BLOCKED, reason, NULL);
+		dns_query_note(g, client, j, reason, NULL);
 		/* The root is no name that anybody was refused (reference 9.4). */
 		if (g->config.denied && j->len > 0)
 			g->config.denied(slice_make(j->text, j->len), g->config.arg);
@@ -266,7 +286,7 @@ static void dns_query_answer(struct dns_query *q, struct dns_answer *a, struct j
 
 	dns_query_filter(g, a, j, &f);
 	if (f.n == 0 && f.n_refused > 0) {
-		dns_query_note(g, j, AUDIT_BLOCKED, REASON_ADDRESS_REFUSED, &f.refused);
+		dns_query_note(g, &q->client, j, REASON_ADDRESS_REFUSED, &f.refused);
 		r.ede = DNS_EDE_FILTERED;
 		r.text = slice_str(reason_text(REASON_ADDRESS_REFUSED));
 	}

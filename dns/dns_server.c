@@ -121,6 +121,11 @@ static void dns_conn_wait(struct dns_conn *c)
 	event_add(c->readable, &idle);
 }
 
+int dns_conn_fd(const struct dns_conn *c)
+{
+	return c->fd;
+}
+
 void dns_conn_hold(struct dns_conn *c)
 {
 	c->n_open++;

@@ -41,7 +41,7 @@ WEB_PORTS = (80, 443, 8080, 8443)
 TOKEN = "token-of-the-bed"
 NET_ADMIN = 12
 CLONE_NEWNS = 0x20000
-MS_PRIVATE, MS_REC = 1 << 18, 1 << 14
+MS_PRIVATE, MS_REC, MS_BIND = 1 << 18, 1 << 14, 4096
 READY_S = 15
 RULES = [("allow", "read.test", None), ("allow", "two.test", None), ("allow", "forged.test", None),
          ("allow", "api.model.test", None), ("deny", "bad.wild.test", None),
@@ -241,6 +241,7 @@ class Bed(guardbed.Bed):
     def __init__(self, top):
         super().__init__(top)
         self.process = self.sandbox = None
+        self.resolv_conf = None  # of the sidecar; else the machine's
         self.logs = 0
         os.chmod(top, 0o755)
 
@@ -377,6 +378,8 @@ class Bed(guardbed.Bed):
                 self.enter_cgroup()
             call("unshare", CLONE_NEWNS)
             self.mount_cgroup()
+            if self.resolv_conf:
+                call("mount", self.resolv_conf.encode(), b"/etc/resolv.conf", None, MS_BIND, None)
             libc.prctl(1, signal.SIGKILL, 0, 0, 0)
             for cap in range(64):
                 if cap not in DOCKER_CAPS and cap != NET_ADMIN:

@@ -488,6 +488,179 @@ static void test_without_a_sink_exchanges_go_on(void **state)
 	fixture_fini(&f);
 }
 
+static struct context label(const char *text)
+{
+	struct context c = {.len = (uint16_t)strlen(text)};
+
+	memcpy(c.text, text, c.len);
+	return c;
+}
+
+static void set_label(struct fixture *f, const char *text)
+{
+	struct context c = label(text);
+
+	assert_int_equal(audit_set_context(f->audit, &c, 7), 0);
+	assert_true(slice_eq(audit_context(f->audit), slice_str(text)));
+}
+
+static void test_lines_carry_the_context_in_force_when_their_slot_was_filled(void **state)
+{
+	struct audit_event stream = trail_event("http://docs.test/stream");
+	struct audit_event refusal = trail_refusal("a.test", 1);
+	struct fixture f;
+	struct audit_slot *a, *b, *c;
+	char *text;
+
+	fixture_init(&f);
+	fixture_open(&f, true);
+	assert_int_equal(audit_context(f.audit).len, 0);
+	a = begin(&f, "http://docs.test/a");
+	set_label(&f, "{\"run\":\"1\"}");
+	b = begin(&f, "http://docs.test/b");
+	c = begin(&f, "http://docs.test/killed");
+	(void)c;
+	audit_note(f.audit, &refusal, NULL);
+	set_label(&f, "{\"run\":\"2\"}");
+	audit_update(f.audit, b, &stream);
+	audit_still_open(f.audit, b, &stream);
+	end(&f, b, "http://docs.test/b");
+	end(&f, a, "http://docs.test/a");
+	note(&f, AUDIT_POLICY);
+	fixture_kill(&f);
+	fixture_open(&f, true);
+	assert_true(slice_eq(audit_context(f.audit), SLICE("{\"run\":\"2\"}")));
+	note(&f, AUDIT_START);
+	set_label(&f, "");
+	note(&f, AUDIT_STOP);
+	text = fixture_close(&f);
+	assert_int_equal(trail_count(text, "\n"), 11);
+	/* context, open, its end, refusal; killed */
+	assert_int_equal(trail_count(text, "\"context\":{\"run\":\"1\"},"), 5);
+	/* context, policy, start */
+	assert_int_equal(trail_count(text, "\"context\":{\"run\":\"2\"},"), 3);
+	/* a; context, stop */
+	assert_int_equal(trail_count(text, "\"context\":null,"), 3);
+	assert_int_equal(trail_count(text, "\"rule\":\"cleared\""), 1);
+	assert_int_equal(trail_count(text, "\"kind\":\"context\",\"verdict\":\"allowed\""), 3);
+	assert_int_equal(trail_count(text, "\"uid\":7,"), 3);
+	trail_verify(f.file.path, 1, 11);
+	free(text);
+	fixture_fini(&f);
+}
+
+static void test_line_that_waited_for_room_keeps_its_context(void **state)
+{
+	struct context late = label("{\"run\":\"late\"}");
+	struct fixture f;
+	struct audit_slot *s;
+	char *text;
+
+	fixture_init(&f);
+	fixture_open(&f, true);
+	set_label(&f, "{\"run\":\"1\"}");
+	while ((s = begin(&f, "http://docs.test/fill")))
+		end(&f, s, "http://docs.test/fill");
+	note(&f, AUDIT_POLICY);
+	/* Without room for its line a change is refused, and changes nothing. */
+	assert_int_equal(audit_set_context(f.audit, &late, 7), E_FULL);
+	assert_true(slice_eq(audit_context(f.audit), SLICE("{\"run\":\"1\"}")));
+	text = fixture_close(&f);
+	assert_int_equal(trail_count(text, "\"context\":{\"run\":\"1\"},\"kind\":\"policy\""), 1);
+	assert_int_equal(trail_count(text, "late"), 0);
+	free(text);
+	fixture_fini(&f);
+}
+
+/* The whole trail by pages, to be freed. */
+static char *read_pages(const struct audit *a, uint64_t after, uint32_t max_lines, size_t bytes)
+{
+	char *text = calloc(1, TRAIL_TEXT_MAX);
+	size_t at = 0;
+	int n;
+
+	do {
+		struct strbuf page;
+
+		strbuf_init(&page, bytes);
+		n = audit_read(a, after, max_lines, &page);
+		assert_true(n >= 0 && (uint32_t)n <= max_lines);
+		assert_true(page.len <= bytes && !page.full);
+		assert_int_equal(n, trail_count(strbuf_cstr(&page), "\n"));
+		memcpy(text + at, strbuf_cstr(&page), page.len);
+		at += page.len;
+		after += (uint64_t)n;
+		strbuf_fini(&page);
+	} while (n > 0);
+	return text;
+}
+
+static void test_pages_of_any_size_are_the_file(void **state)
+{
+	struct fixture f;
+	struct strbuf out;
+	char url[900];
+	char *file, *whole, *pages;
+	size_t len;
+
+	fixture_init(&f);
+	fixture_open(&f, true);
+	for (size_t i = 0; i < 300; i++) {
+		memset(url, 'u', sizeof(url));
+		url[i * 3] = '\0';
+		end(&f, begin(&f, url), url);
+	}
+	whole = read_pages(f.audit, 0, 1000, 1u << 20);
+	for (uint32_t n = 1; n < 300; n = n * 3 + 1) {
+		pages = read_pages(f.audit, 0, n, 32768);
+		assert_string_equal(pages, whole);
+		free(pages);
+	}
+	strbuf_init(&out, 32768);
+	assert_int_equal(audit_read(f.audit, 300, 10, &out), 0);
+	assert_int_equal(audit_read(f.audit, 301, 10, &out), E_VALUE);
+	assert_int_equal(audit_read(f.audit, UINT64_MAX, 10, &out), E_VALUE);
+	assert_int_equal(out.len, 0);
+	strbuf_fini(&out);
+	/* Nothing was taken away from the sinks. */
+	free(fixture_close(&f));
+	file = trail_read(f.file.path, &len);
+	assert_string_equal(file, whole);
+	free(file);
+	free(whole);
+	fixture_fini(&f);
+}
+
+static void test_lines_that_are_gone_are_an_error_and_not_a_gap(void **state)
+{
+	struct fixture f;
+	struct strbuf out;
+	uint64_t oldest;
+	char *text;
+
+	fixture_init(&f);
+	fixture_open(&f, false);
+	assert_int_equal(audit_oldest(f.audit), 1);
+	strbuf_init(&out, 32768);
+	assert_int_equal(audit_read(f.audit, 0, 10, &out), 0);
+	/* Without a sink lines are written over at once. */
+	for (int i = 0; i < 20000; i++)
+		end(&f, begin(&f, "http://docs.test/"), "http://docs.test/");
+	oldest = audit_oldest(f.audit);
+	assert_true(oldest > 1 && oldest < audit_seq(f.audit));
+	assert_int_equal(audit_read(f.audit, 0, 10, &out), -ENOENT);
+	assert_int_equal(audit_read(f.audit, oldest - 2, 10, &out), -ENOENT);
+	assert_int_equal(out.len, 0);
+	text = read_pages(f.audit, oldest - 1, 100, 32768);
+	assert_int_equal(trail_count(text, "\n"), audit_seq(f.audit) - oldest + 1);
+	assert_int_equal(trail_number(text, "\"seq\":"), oldest);
+	free(text);
+	strbuf_fini(&out);
+	audit_close(f.audit);
+	trail_write(f.file.path, "", 0);
+	fixture_fini(&f);
+}
+
 int main(void)
 {
 	int log = open("/dev/null", O_WRONLY | O_CLOEXEC);
@@ -508,6 +681,10 @@ int main(void)
 		cmocka_unit_test(test_empty_new_file_takes_what_the_old_one_lacks),
 		cmocka_unit_test(test_area_of_another_layout_and_foreign_file_are_refused),
 		cmocka_unit_test(test_without_a_sink_exchanges_go_on),
+		cmocka_unit_test(test_lines_carry_the_context_in_force_when_their_slot_was_filled),
+		cmocka_unit_test(test_line_that_waited_for_room_keeps_its_context),
+		cmocka_unit_test(test_pages_of_any_size_are_the_file),
+		cmocka_unit_test(test_lines_that_are_gone_are_an_error_and_not_a_gap),
 	};
 
 	log_setup(LOG_LEVEL_ERROR, log, "test");

@@ -24,11 +24,13 @@ struct made {
 	char id[AUDIT_ID_LEN + 1];
 	uint64_t up;    /* at least what an interrupted line has to say */
 	uint64_t ended; /* the exchange has its line */
+	uint64_t run;   /* label in force when it began */
 };
 
 struct progress {
 	uint64_t n;
 	uint64_t n_refused; /* notes of refusals, those before the first step included */
+	uint64_t n_runs;    /* changes of the label, which counts them */
 	uint64_t busy;      /* a call that adds one is under way */
 	struct made made[MADE_MAX];
 };
@@ -50,7 +52,7 @@ struct fixture {
 	struct trail_file copy_file;
 	uint64_t file_size;
 	uint64_t n_checks;
-	uint64_t n_prefilled;
+	char context[64]; /* of the new start */
 };
 
 static size_t pages(size_t n)
@@ -71,7 +73,7 @@ static void fixture_init(struct fixture *f)
 		.progress = trail_area(sizeof(*f->progress)),
 		.part =
 			{
-				{0, 6 * PAGE}, /* the head, and four slots */
+				{0, 11 * PAGE}, /* the head, and four slots */
 				{ring, 12 * PAGE},
 				{refusals, refusal_area_size() - REFUSAL_BYTES + 8 * PAGE},
 			},
@@ -120,6 +122,7 @@ static char *fixture_recover(struct fixture *f)
 	ret = audit_open(f->copy, SLICE_EMPTY, trail_file_open(&f->copy_file), false, &a, &msg);
 	assert_string_equal(msg.text, "");
 	assert_int_equal(ret, 0);
+	assert_true(slice_to_cstr(audit_context(a), f->context, sizeof(f->context)));
 	audit_close(a);
 	file = fopen(f->copy_file.path, "re");
 	assert_non_null(file);
@@ -165,6 +168,7 @@ static void fixture_check_lines(const struct fixture *f, const char *text)
 	uint64_t n = refused(text);
 	char id[32];
 	char up[32];
+	char run[64];
 
 	/* One may be on record whose call has not come back. */
 	assert_true(n == p->n_refused || (p->busy && n == p->n_refused + 1));
@@ -173,7 +177,10 @@ static void fixture_check_lines(const struct fixture *f, const char *text)
 
 		(void)snprintf(id, sizeof(id), "\"id\":\"%s\"", p->made[i].id);
 		(void)snprintf(up, sizeof(up), "\"up\":%llu,", (unsigned long long)p->made[i].up);
+		(void)snprintf(run, sizeof(run), ",\"context\":{\"run\":\"%llu\"},",
+			(unsigned long long)p->made[i].run);
 		line = line_with(text, id);
+		assert_true(line_has(line, run));
 		if (line_has(line, "\"status\":200,"))
 			continue;
 		assert_int_equal(p->made[i].ended, 0);
@@ -187,8 +194,25 @@ static void fixture_check_lines(const struct fixture *f, const char *text)
 	n = trail_count(text, "\"kind\":\"read\",\"verdict\":\"allowed\"") +
 		trail_count(text, "\"reason\":\"interrupted\"");
 	assert_true(n == p->n || (p->busy && n == p->n + 1));
-	assert_int_equal(
-		trail_count(text, "\"verdict\":\"allowed\""), trail_count(text, "\"status\":200,"));
+	assert_int_equal(trail_count(text, "\"verdict\":\"allowed\"") -
+			trail_count(text, "\"kind\":\"context\""),
+		trail_count(text, "\"status\":200,"));
+}
+
+/* The label is whole, the one before or the one after the change; after it, it is on record. */
+static void fixture_check_runs(const struct fixture *f, const char *text)
+{
+	const struct progress *p = f->progress;
+	uint64_t n = trail_count(text, "\"kind\":\"context\"");
+	unsigned long long now = 0;
+	char want[64];
+
+	assert_true(n == p->n_runs || (p->busy && n == p->n_runs + 1));
+	assert_int_equal(sscanf(f->context, "{\"run\":\"%llu\"}", &now), 1);
+	assert_true(now == p->n_runs || (p->busy && now == p->n_runs + 1));
+	assert_true(now >= n);
+	(void)snprintf(want, sizeof(want), "{\"run\":\"%llu\"}", now);
+	assert_string_equal(f->context, want);
 }
 
 static void fixture_check(struct fixture *f)
@@ -218,6 +242,7 @@ static void fixture_check(struct fixture *f)
 	assert_string_equal(audit_break_text(v.what), audit_break_text(AUDIT_BREAK_NONE));
 	assert_int_equal(v.first_seq, 1);
 	fixture_check_lines(f, text);
+	fixture_check_runs(f, text);
 	/* A second start has nothing to add. */
 	again = fixture_recover(f);
 	assert_string_equal(again, text);
@@ -249,6 +274,19 @@ static void child_refuse(struct fixture *f, struct audit *a)
 	child_busy(f, 0);
 }
 
+static void child_label(struct fixture *f, struct audit *a)
+{
+	struct context c;
+
+	child_busy(f, 1);
+	c.len = (uint16_t)snprintf(c.text, sizeof(c.text), "{\"run\":\"%llu\"}",
+		(unsigned long long)f->progress->n_runs + 1);
+	if (audit_set_context(a, &c, 1000) != 0)
+		_exit(5);
+	__atomic_store_n(&f->progress->n_runs, f->progress->n_runs + 1, __ATOMIC_SEQ_CST);
+	child_busy(f, 0);
+}
+
 static struct audit_slot *child_begin(struct fixture *f, struct audit *a, struct audit_event *e)
 {
 	struct progress *p = f->progress;
@@ -262,6 +300,7 @@ static struct audit_slot *child_begin(struct fixture *f, struct audit *a, struct
 	if (!s)
 		_exit(3);
 	p->made[p->n].up = 100;
+	p->made[p->n].run = p->n_runs;
 	memcpy(p->made[p->n].id, audit_slot_id(s), AUDIT_ID_LEN + 1);
 	__atomic_store_n(&p->n, p->n + 1, __ATOMIC_SEQ_CST);
 	child_busy(f, 0);
@@ -284,6 +323,7 @@ static void child_run(struct fixture *f, bool traced)
 	struct audit_event e;
 	struct audit_slot *s;
 
+	child_label(f, a);
 	/* From here on refusals are summarised. */
 	for (int i = 0; i < REFUSAL_RATE; i++)
 		child_refuse(f, a);
@@ -295,6 +335,7 @@ static void child_run(struct fixture *f, bool traced)
 	e.url = SLICE("http://docs.test/updated");
 	audit_update(a, s, &e);
 	__atomic_store_n(&f->progress->made[0].up, 200, __ATOMIC_SEQ_CST);
+	child_label(f, a);
 	(void)child_begin(f, a, &e);
 	child_end(f, a, s, 0);
 	child_refuse(f, a);
@@ -376,6 +417,7 @@ static void test_kill_at_any_instruction_neither_loses_nor_repeats_a_line(void *
 	print_message("%llu instructions, %llu states checked\n", (unsigned long long)steps,
 		(unsigned long long)f.n_checks);
 	assert_int_equal(f.progress->n, 3);
+	assert_int_equal(f.progress->n_runs, 2);
 	assert_true(f.n_checks > 200);
 	assert_true(f.file_size > 0);
 	fixture_check(&f);
