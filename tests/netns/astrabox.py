@@ -7,6 +7,7 @@ one of them internal, an MCP server, credentials of the environment, git with on
 password. What is held is seen to get through without the sidecar, and a key that must stay away from
 one path is seen to arrive at its neighbour. Bed: platformbed.py.
 """
+import json
 import os
 import shutil
 import sys
@@ -270,6 +271,78 @@ def case_under_the_read_only_rule(bed):
     want(bed.get("https://site.test/x")[0], 200, "a read")
     want(bed.get("https://site.test/x", "-d", "x")[:3], (403, "blocked", "method_not_read"), "a write")
     want([r["uri"] for r in bed.seen(mark)], ["/v1/messages", "/mcp", "/x"], "arrived")
+
+
+# ---- what its console does
+
+def vault(bed, method, body=None, path=""):
+    """(status, document) of /credential-vault."""
+    got = bed.ask(method, "/credential-vault" + path, None if body is None else json.dumps(body))
+    return got[0], json.loads(got[2]) if got[2] else None
+
+
+def case_none_is_not_empty(bed):
+    profile(bed, UNRESTRICTED)
+    want(vault(bed, "DELETE"), (204, None), "DELETE")
+    want(vault(bed, "GET")[0], 404, "no vault")
+    mark = bed.seen_mark()
+    bed.get("https://gateway.corp.test/v1/x")
+    want([r["key"] for r in bed.seen(mark)], [""], "no key goes out")
+    got = vault(bed, "POST", {"credentials": [], "bindings": []})
+    want((got[0], got[1]["credentials"], got[1]["bindings"]), (201, [], []), "an empty one")
+    want(vault(bed, "GET")[0], 200, "an empty one")
+    bed.keys(VAULT)
+    mark = bed.seen_mark()
+    bed.get("https://gateway.corp.test/v1/x")
+    want([r["key"] for r in bed.seen(mark)], [KEYS["gateway"]], "pushed again")
+
+
+def case_a_binding_is_sent_again_whole(bed):
+    """Substitutions can be read, without values; so a new method does not lose the siblings."""
+    profile(bed, UNRESTRICTED)
+    bound = {b["name"]: b for b in vault(bed, "GET")[1]["bindings"]}
+    want(sorted(bound), sorted(b["name"] for b in VAULT["bindings"]), "names")
+    text = json.dumps(bound)
+    want([n for n, v in KEYS.items() if v in text or GIT_PASSWORD in text], [], "values that are shown")
+    mine = {k: bound["env-https"][k] for k in ("name", "match", "auth")}
+    mine["match"]["paths"] = ["/v1/*", "/v3/*"]
+    got = vault(bed, "PATCH", {"bindings": {"replace": [mine]}})
+    want(got[0], 200, got)
+    for path in ("/v1/login", "/v3/login"):
+        mark = bed.seen_mark()
+        bed.get(f"https://other.test{path}", "-H", f"x-session: {ENV}")
+        want([r["more"] for r in bed.seen(mark)], [KEYS["env"]], path)
+    bed.keys(VAULT)
+
+
+def case_bindings_that_overlap_are_refused_when_written(bed):
+    profile(bed, UNRESTRICTED)
+    before = vault(bed, "GET")
+    twin = bind("gateway-too", "gateway.corp.test", {"type": "bearer", "credential": "model"},
+                paths=("/v1/messages",))
+    got = vault(bed, "PATCH", {"bindings": {"add": [twin]}})
+    want((got[0], '"gateway"' in got[1]["message"], '"gateway-too"' in got[1]["message"]),
+         (400, True, True), got)
+    want(vault(bed, "GET"), before, "nothing has changed")
+    mark = bed.seen_mark()
+    bed.get("https://gateway.corp.test/v1/messages")
+    want([(r["key"], r["auth"]) for r in bed.seen(mark)], [(KEYS["gateway"], "")], "nor for requests")
+
+
+def case_a_key_is_rotated(bed):
+    """The broker that comes second with an old revision fails, and its key goes nowhere."""
+    profile(bed, UNRESTRICTED)
+    revision = vault(bed, "GET")[1]["revision"]
+    new, late = key("sk-new-"), key("sk-late-")
+    change = {"expectedRevision": revision, "credentials": {"replace": [credential("gateway", new)]}}
+    want(vault(bed, "PATCH", change)[0], 200, "the first")
+    change["credentials"]["replace"] = [credential("gateway", late)]
+    want(vault(bed, "PATCH", change)[0], 409, "the second")
+    mark = bed.seen_mark()
+    got = bed.get("https://gateway.corp.test/v1/echo")
+    want([r["key"] for r in bed.seen(mark)], [new], "the next request")
+    want(new in got[3], False, "an echo of it")
+    bed.keys(VAULT)
 
 
 # ---- who comes in

@@ -68,7 +68,7 @@ class Entrance(http.server.BaseHTTPRequestHandler):
 class Bed(gatebed.Bed):
     NAME = "platformbed"
     TOP_ZONE = ZONE
-    keyed = None  # process that has the vault of the scenario
+    keyed = None  # the process whose vault has the keys of the scenario
 
     def servers(self):
         sidecarbed.NAMES.update({n: a for n, a in SITES.items()})
@@ -103,20 +103,8 @@ class Bed(gatebed.Bed):
 
     # ---- what the platform does
 
-    def protect(self, **more):
-        self.env = more
-        super().protect(**more)
-
     def keys(self, doc):
         """The vault as this document says, whatever it was before."""
-        if self.ask("GET", "/credential-vault")[0] == 404:
-            path = self.path("vault.json")
-            with open(os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "w") as f:
-                f.write(json.dumps(doc))
-            rules = json.dumps(self.change("GET", None)["policy"])
-            self.halt()
-            self.protect(**{**self.env, "EGRESS_VAULT_FILE": path, "OPENSANDBOX_EGRESS_RULES": rules})
-            return None
         got = self.ask("DELETE", "/credential-vault")
         want(got[0] in (204, 404), True, f"DELETE /credential-vault: {got}")
         got = self.ask("POST", "/credential-vault", json.dumps(doc))

@@ -5,6 +5,7 @@ Inside are the runner's entrance on the bridge, which may be written to, the mod
 put in, and the sites of the run with their subdomains, to be read. Each attack that is held is seen to
 get through in the control cases, without the sidecar. A browser: long/browser.py. Bed: platformbed.py.
 """
+import json
 import os
 import re
 import sys
@@ -31,16 +32,31 @@ VAULT = {"credentials": [credential("model", MODEL)], "bindings": [{
         {"credential": "model", "placeholder": PLACEHOLDER, "in": ["header:x-api-key"]}]}}]}
 
 
-def in_run(bed, *names):
-    """A run with these sites; the sidecar lives for all of them."""
+def in_run(bed, *names, run_id="r-1"):
+    """A run with these sites; the sidecar lives for all of them. The time of the policy's change."""
     if bed.keyed is None or bed.keyed is not bed.process or bed.process.poll() is not None:
         bed.with_settings(**SETTINGS)
         bed.change("PUT", policy("deny", *ALWAYS))
         bed.keys(VAULT)
         bed.keyed = bed.process
+    got = bed.ask("PUT", "/audit/context", json.dumps({"labels": {"run": run_id}}))
+    want((got[0], json.loads(got[2])["labels"]), (200, {"run": run_id}), "context")
     start = time.monotonic()
     bed.change("PUT", policy("deny", *ALWAYS, *sites(*names)))
     return start
+
+
+def collected(bed, after=None):
+    """All lines that the API has behind this number, page by page."""
+    rows = []
+    while True:
+        got = bed.ask("GET", f"/audit?limit=50&after={after if after is not None else 0}")
+        want(got[0], 200, got[2])
+        page = got[2].splitlines()
+        if not page:
+            return rows
+        rows += page
+        after = json.loads(page[-1])["seq"]
 
 
 def posts(bed, mark):
@@ -79,10 +95,11 @@ def case_the_entrance_is_reachable_and_writable(bed):
     want(bed.get(f"{where}/blob", "-T", bed.path("long"))[0], 200, "an upload")
     got = [(m, p, len(b)) for m, p, b in bed.entrance.got]
     want(got, [("GET", "/task", 0), ("POST", "/result", 6), ("PUT", "/blob", LONG)], "arrived")
-    flows = until(lambda: [x for x in bed.lines(mark) if x["kind"] == "flow" and x["port"] == ENTRANCE],
-                  "flows on record")
-    want([(x["verdict"], x["addr"], x["uid"], x.get("count", 1)) for x in flows],
-         [("allowed", HOST, NOBODY, 3)], "on record")
+
+    def flows():
+        return [x for x in bed.lines(mark) if x["kind"] == "flow" and x["port"] == ENTRANCE]
+    until(lambda: sum(x.get("count", 1) for x in flows()) == 3, "three connections on record")
+    want({(x["verdict"], x["addr"], x["uid"]) for x in flows()}, {("allowed", HOST, NOBODY)}, "on record")
 
 
 def case_requests_to_the_entrance_on_record(bed):
@@ -254,6 +271,25 @@ def case_pages_read_by_curl_are_on_record(bed):
          [(302, "sbx-task-1", "redirect")] + [(200, "sbx-task-1", "redirect")] * 4, "facts")
     want(all(re.match(r"curl/", x["user_agent"]) for x in rows), True, "user agent")
     want(len(bed.seen(mark)), len(rows), "as many as the origins answered")
+
+
+def case_each_run_has_its_own_reads(bed):
+    """Lines carry the run in force, also of what outlives it; the runner collects them by the API."""
+    in_run(bed, "site.test", run_id="r-81")
+    audit = bed.audit_mark()
+    bed.get("https://site.test/one")
+    long = bed.follow("https://site.test/long")
+    time.sleep(0.5)
+    in_run(bed, "site.test", run_id="r-82")
+    bed.get("https://site.test/two")
+    bed.get("https://site.test/form", "-d", "x=1")
+    long.whole()
+    rows = bed.web_lines(audit)
+    want({(x["url"].rsplit("/", 1)[1], x["kind"], x["context"]["run"]) for x in rows},
+         {("one", "read", "r-81"), ("long", "read", "r-81"), ("two", "read", "r-82"),
+          ("form", "write", "r-82")}, "runs of lines")
+    with open(bed.audit, encoding="utf-8") as f:
+        want(collected(bed), f.read().splitlines(), "by the API as in the file")
 
 
 if __name__ == "__main__":
