@@ -10,6 +10,7 @@ PACKAGES_TEST=(clang-14 clang-tidy-14 clang-format-14 libclang-rt-14-dev llvm-14
 	python3 python3-pip openssl nginx-light curl wget git iproute2 nftables procps strace
 	shellcheck socat jq libldns-dev bind9-dnsutils knot-dnsutils
 	unbound iodine dns2tcp net-tools)
+PACKAGES_LONG=(docker.io debootstrap)
 
 # Names from "$@" that are not installed, one a line.
 packages_missing()
