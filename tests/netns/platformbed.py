@@ -36,6 +36,7 @@ ZONE = {**gatebed.ZONE, **{n: {"a": a[4], "aaaa": a[6], "ttl": 5} for n, a in SI
         "rebind.site.test": {"a": HOST}, "meta.site.test": {"a": META[4]}}
 PLACES = """
     location /files/ {{ root {top}; }}
+    location /web/ {{ root {top}; types {{ text/html html; text/css css; text/javascript js; }} }}
     location /long {{ limit_rate 64k; alias {top}/long; }}
     location = /go {{ return 302 https://www.site.test/went; }}
     location /v1/ {{ rewrite ^/v1(/.*) $1 break; proxy_pass http://unix:{top}/origin.sock;
