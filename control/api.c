@@ -3,6 +3,8 @@
 #include "control/api.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -292,9 +294,12 @@ static bool api_is_local(int fd, const struct netaddr *peer)
 
 static void api_accepted(struct api *a, int fd, const struct sockaddr_storage *from)
 {
+	const int on = 1;
 	struct netaddr peer;
 	uint16_t port;
 
+	/* An answer is one write; a second one need not wait until the first has arrived. */
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 	if (!netaddr_from_sockaddr((const struct sockaddr *)from, &peer, &port))
 		memset(&peer, 0, sizeof(peer)); /* a stranger's */
 	api_conn_new(a, fd, &peer, api_is_local(fd, &peer));

@@ -194,6 +194,25 @@ def case_L46_a_mebibyte_and_one_byte_more():
         want(len(post(e, many).doc["credentials"]), 1000, "a thousand credentials")
 
 
+def case_every_cut_of_a_write():
+    """However its bytes arrive, by length and in chunks, alone and behind another request."""
+    body = json.dumps(DOC).encode()
+    auth = f"Host: x\r\nOPENSANDBOX-EGRESS-AUTH: {TOKEN}\r\n".encode()
+    head = b"POST /credential-vault HTTP/1.1\r\n" + auth
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(p), p) for p in (body[:70], body[70:])) + b"0\r\n\r\n"
+    delete = b"DELETE /credential-vault HTTP/1.1\r\n" + auth + b"\r\n"
+    rows = [head + b"Content-Length: %d\r\n\r\n" % len(body) + body + delete,
+            head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + delete]
+    with vault() as e, e.connect() as s:
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for data in rows:
+            for cut in range(1, len(data), 3):
+                s.sendall(data[:cut])
+                time.sleep(0.0005)
+                answers, _ = e.raw(data[cut:], n=2, s=s)
+                want([a.status for a in answers], [201, 204], f"cut at {cut}")
+
+
 def case_source_types():
     """`file` is for the operator's own file alone."""
     with vault() as e:

@@ -65,6 +65,55 @@ static void test_last_document_is_read_back(void **state)
 	free(region);
 }
 
+static bool region_has(const void *region, size_t len, const char *text)
+{
+	return memmem(region, len, text, strlen(text)) != NULL;
+}
+
+static void test_older_copy_can_be_wiped(void **state)
+{
+	size_t len = state_cell_size(DOC_MAX);
+	char *region = calloc(1, len);
+
+	state_cell_wipe_older(region, len);
+	for (int i = 0; i < 3; i++) {
+		write_doc(region, len, "the first one, long");
+		write_doc(region, len, "second");
+		assert_true(region_has(region, len, "first"));
+		state_cell_wipe_older(region, len);
+		assert_false(region_has(region, len, "first"));
+		assert_doc(region, len, "second");
+		/* a shorter one leaves nothing of a longer one behind itself */
+		write_doc(region, len, "third, of some length");
+		state_cell_wipe_older(region, len);
+		write_doc(region, len, "4");
+		state_cell_wipe_older(region, len);
+		assert_int_equal(state_cell_write(region, len, SLICE_EMPTY), 0);
+		state_cell_wipe_older(region, len);
+		assert_doc(region, len, "");
+		assert_false(
+			region_has(region, len, "second") || region_has(region, len, "of some"));
+	}
+	free(region);
+}
+
+/* One that was being written when the worker died says nothing of its own length. */
+static void test_torn_older_copy_is_wiped_whole(void **state)
+{
+	size_t len = state_cell_size(DOC_MAX);
+	char *region = calloc(1, len);
+	uint64_t *torn = (uint64_t *)(void *)(region + len / 2);
+
+	write_doc(region, len, "whole");
+	torn[0] = 0;
+	torn[1] = UINT64_MAX;
+	memcpy(&torn[3], "torn", 4);
+	state_cell_wipe_older(region, len);
+	assert_false(region_has(region, len, "torn"));
+	assert_doc(region, len, "whole");
+	free(region);
+}
+
 static void test_document_at_the_limit_fits_and_one_past_does_not(void **state)
 {
 	static const char text[DOC_MAX + 4] =
@@ -244,6 +293,8 @@ int main(void)
 		cmocka_unit_test(test_zeros_are_an_empty_cell),
 		cmocka_unit_test(test_region_smaller_than_headers_holds_nothing),
 		cmocka_unit_test(test_last_document_is_read_back),
+		cmocka_unit_test(test_older_copy_can_be_wiped),
+		cmocka_unit_test(test_torn_older_copy_is_wiped_whole),
 		cmocka_unit_test(test_document_at_the_limit_fits_and_one_past_does_not),
 		cmocka_unit_test(test_copy_torn_at_any_byte_loses_to_the_older),
 		cmocka_unit_test(test_next_write_after_a_torn_one_goes_over_the_torn_copy),

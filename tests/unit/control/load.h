@@ -36,6 +36,7 @@ struct load {
 	const char *deny; /* the operator's rule files, NULL: none */
 	const char *allow;
 	const char *log_skip;
+	const char *ceiling; /* NULL: no such file */
 };
 
 /* What a load gave. */
@@ -66,6 +67,7 @@ static inline void load_env(const struct load *l, bool bare, bool quiet, struct 
 		.deny_fd = l->deny ? text_fd(l->deny) : -1,
 		.allow_fd = l->allow ? text_fd(l->allow) : -1,
 		.log_skip_fd = l->log_skip ? text_fd(l->log_skip) : -1,
+		.ceiling_fd = l->ceiling ? text_fd(l->ceiling) : -1,
 		.environ = env,
 		.quiet = quiet};
 	int log = memfd_create("log", MFD_CLOEXEC);
@@ -99,6 +101,8 @@ static inline void load_env(const struct load *l, bool bare, bool quiet, struct 
 		(void)close(src.allow_fd);
 	if (src.log_skip_fd >= 0)
 		(void)close(src.log_skip_fd);
+	if (src.ceiling_fd >= 0)
+		(void)close(src.ceiling_fd);
 	if (o->ret < 0) {
 		assert_null(o->s);
 		assert_true(o->msg.text[0] != '\0');

@@ -46,7 +46,8 @@ static const struct {
 	{"OPENSANDBOX_EGRESS_UPSTREAM_PROXY_X=1", "UPSTREAM_PROXY_X: not supported"},
 	{"OPENSANDBOX_EGRESS_PROFILE=fast-sandbox", "would weaken"},
 	/* not in this version */
-	{"EGRESS_POLICY_CEILING_FILE=", "not supported by this version"},
+	{"EGRESS_POLICY_CEILING_FILE=", "empty: expected a value or unset"},
+	{"EGRESS_POLICY_CEILING_FILE=/c", "/c: No such file"},
 	/* the modes dns and dns+nft */
 	{"OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT=maybe", "expected on or off"},
 	{"EGRESS_INBOUND_PORTS=0", "\"0\": expected ports from 1 to 65535, or all"},

@@ -184,6 +184,89 @@ static void test_policy_path_is_read_from_the_environment_alone(void **state)
 	assert_string_equal(settings_policy_path(set), "/p");
 }
 
+#define CEILING "EGRESS_POLICY_CEILING_FILE=/c"
+
+static void test_ceiling_is_over_policy_and_rule_files(void **state)
+{
+	static const char *const texts[] = {
+		"defaultAction: deny\negress:\n  - {action: allow, target: a.test}\n",
+		" {\"egress\":[{\"action\":\"allow\",\"target\":\"a.test\"}]}",
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+		struct load l = {.ceiling = texts[i],
+			.allow = "b.test\n",
+			.env = {PROXY, RESOLVERS, CERT, CEILING,
+				"OPENSANDBOX_EGRESS_RULES={\"defaultAction\":\"allow\"}"}};
+		struct outcome o;
+
+		load_env(&l, true, false, &o);
+		if (o.ret < 0)
+			fail_msg("%s", o.msg.text);
+		assert_true(policy_check_name(o.s->policy, SLICE("a.test"), 443).allow);
+		assert_false(policy_check_name(o.s->policy, SLICE("b.test"), 443).allow);
+		assert_false(policy_check_name(o.s->policy, SLICE("c.test"), 443).allow);
+		assert_false(policy_default_allow(o.s->policy));
+		assert_true(policy_default_allow(o.s->user_policy));
+		assert_non_null(strstr(o.log,
+			"policy: default action: allow: above the operator's ceiling (default "
+			"action: deny); it has no effect"));
+		settings_free(o.s);
+	}
+}
+
+/* It must never mean that everything may be allowed. */
+static void test_ceiling_that_cannot_be_used_is_an_error(void **state)
+{
+	static const struct {
+		const char *text, *want;
+	} rows[] = {
+		{NULL, "EGRESS_POLICY_CEILING_FILE: /c: No such file"},
+		{"", "EGRESS_POLICY_CEILING_FILE: /c: empty: expected a policy document"},
+		{" \n", "/c: empty"},
+		{"{", "EGRESS_POLICY_CEILING_FILE: /c: "},
+		{"egress:\n  - {action: permit, target: a.test}\n", "/c: egress"},
+		{"a: [\n", "/c:1: "},
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		struct load l = {.ceiling = rows[i].text, .env = {PROXY, RESOLVERS, CERT, CEILING}};
+		struct outcome o;
+
+		load_env(&l, true, false, &o);
+		if (o.ret == 0)
+			fail_msg("row %zu is taken", i);
+		if (!strstr(o.msg.text, rows[i].want))
+			fail_msg("row %zu: %s", i, o.msg.text);
+	}
+}
+
+static void test_path_of_the_ceiling_is_known_before_the_rest(void **state)
+{
+	char *const env[] = {(char[]){"EGRESS_POLICY_CEILING_FILE=/e"}, NULL};
+	char *const none[] = {NULL};
+	int yaml = text_fd("policy_ceiling: /y\nunknown: 1\n");
+	int broken = text_fd("policy_ceiling: [\n");
+	struct settings_source src = {.config_path = "c",
+		.config_fd = yaml,
+		.policy_fd = -1,
+		.resolv_conf_fd = -1,
+		.environ = none};
+	char *path = settings_ceiling_path(&src);
+
+	assert_string_equal(path, "/y");
+	free(path);
+	src.environ = env;
+	path = settings_ceiling_path(&src);
+	assert_string_equal(path, "/e");
+	free(path);
+	src.environ = none;
+	src.config_fd = broken;
+	assert_null(settings_ceiling_path(&src));
+	(void)close(yaml);
+	(void)close(broken);
+}
+
 static void test_rule_files_stand_before_the_policy(void **state)
 {
 	struct load l = {.deny = "bad.test\n",
@@ -241,6 +324,9 @@ int main(void)
 		cmocka_unit_test(test_pass_through_under_the_rule_lists_write_hosts_only),
 		cmocka_unit_test(test_policy_comes_from_file_then_variable_then_yaml),
 		cmocka_unit_test(test_wrong_rule_in_yaml_is_named_by_its_line),
+		cmocka_unit_test(test_ceiling_is_over_policy_and_rule_files),
+		cmocka_unit_test(test_ceiling_that_cannot_be_used_is_an_error),
+		cmocka_unit_test(test_path_of_the_ceiling_is_known_before_the_rest),
 		cmocka_unit_test(test_rule_files_stand_before_the_policy),
 		cmocka_unit_test(test_bad_line_of_a_rule_file_is_named),
 		cmocka_unit_test(test_policy_path_is_read_from_the_environment_alone),

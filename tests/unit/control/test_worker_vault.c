@@ -248,6 +248,91 @@ static void test_vault_goes_with_its_setting(void **state)
 	bed_down(&b);
 }
 
+static int write_op(struct bed *b, enum worker_vault_op op, const char *doc)
+{
+	struct errmsg msg = {""};
+	int ret = worker_vault_write(&b->v, op, slice_str(doc), &b->set, &msg);
+
+	if (strstr(msg.text, "Pl4nt"))
+		fail_msg("quoted: %s", msg.text);
+	assert_int_equal(ret < 0, msg.text[0] != '\0');
+	return ret;
+}
+
+static bool area_has(const struct bed *b, const char *text)
+{
+	return memmem(b->area, AREA_VAULT_LEN, text, strlen(text)) != NULL;
+}
+
+#define ROTATE "{\"credentials\":{\"replace\":[{\"name\":\"k\",\"source\":{\"value\":\"sk-2\"}}]}}"
+
+/* Each write is kept when it returns: the next worker has it. */
+static void test_writes_of_the_api_are_there_after_a_crash(void **state)
+{
+	struct bed b;
+
+	bed_up(&b);
+	free(b.set.vault_file);
+	b.set.vault_file = NULL;
+	assert_int_equal(write_op(&b, WORKER_VAULT_PATCH, "{}"), -ENOENT);
+	assert_int_equal(write_op(&b, WORKER_VAULT_DELETE, ""), -ENOENT);
+	assert_int_equal(write_op(&b, WORKER_VAULT_CREATE, GOOD), 0);
+	must_restart(&b, NULL);
+	assert_in_force(&b, 1, "model");
+	assert_int_equal(write_op(&b, WORKER_VAULT_CREATE, OTHER), -EEXIST);
+	assert_int_equal(write_op(&b, WORKER_VAULT_PATCH, BAD), E_UNKNOWN);
+	assert_int_equal(write_op(&b, WORKER_VAULT_PATCH, "{\"expectedRevision\":5}"), -ESTALE);
+	must_restart(&b, NULL);
+	assert_in_force(&b, 1, "model");
+	assert_int_equal(write_op(&b, WORKER_VAULT_PATCH, ROTATE), 0);
+	must_restart(&b, NULL);
+	assert_in_force(&b, 2, "model");
+	assert_int_equal(write_op(&b, WORKER_VAULT_DELETE, ""), 0);
+	assert_in_force(&b, 0, NULL);
+	must_restart(&b, NULL);
+	assert_in_force(&b, 0, NULL);
+	assert_int_equal(write_op(&b, WORKER_VAULT_CREATE, OTHER), 0);
+	must_restart(&b, NULL);
+	assert_in_force(&b, 1, "other");
+	bed_down(&b);
+}
+
+/* What was replaced or deleted is not even in the area any more. */
+static void test_area_has_no_key_that_was_taken_away(void **state)
+{
+	struct bed b;
+
+	bed_up(&b);
+	assert_int_equal(write_op(&b, WORKER_VAULT_CREATE, GOOD), 0);
+	assert_true(area_has(&b, KEY));
+	assert_int_equal(write_op(&b, WORKER_VAULT_PATCH, ROTATE), 0);
+	assert_false(area_has(&b, KEY));
+	assert_true(area_has(&b, "sk-2"));
+	assert_int_equal(write_op(&b, WORKER_VAULT_DELETE, ""), 0);
+	assert_false(area_has(&b, "sk-2"));
+	bed_down(&b);
+}
+
+/* Design 7: a reload is no reason for a vault of the API to go; one that the policy no longer fits
+ * is refused. */
+static void test_vault_of_the_api_stays_over_a_reload(void **state)
+{
+	struct errmsg msg = {""};
+	struct bed b;
+
+	bed_up(&b);
+	free(b.set.vault_file);
+	b.set.vault_file = NULL;
+	assert_int_equal(write_op(&b, WORKER_VAULT_CREATE, GOOD), 0);
+	assert_int_equal(worker_vault_settings(&b.v, &b.set, false, &msg), 0);
+	assert_in_force(&b, 1, "model");
+	policy_unref(b.set.policy);
+	b.set.policy = policy_of("{}");
+	assert_true(worker_vault_settings(&b.v, &b.set, false, &msg) < 0);
+	assert_in_force(&b, 1, "model");
+	bed_down(&b);
+}
+
 /* n credentials with names that are no ASCII: each two bytes are kept as six. */
 static char *document_that_grows(size_t n)
 {
@@ -292,6 +377,21 @@ static void test_document_that_cannot_be_kept_is_refused(void **state)
 	free(small);
 }
 
+static void test_write_that_cannot_be_kept_is_refused(void **state)
+{
+	char *large = document_that_grows(2100);
+	struct bed b;
+
+	bed_up(&b);
+	assert_int_equal(write_op(&b, WORKER_VAULT_CREATE, large), -EFBIG);
+	assert_in_force(&b, 0, NULL);
+	assert_int_equal(write_op(&b, WORKER_VAULT_CREATE, GOOD), 0);
+	must_restart(&b, NULL);
+	assert_in_force(&b, 1, "model");
+	bed_down(&b);
+	free(large);
+}
+
 /* Of 64 KiB, as older container hosts give it; root without rights, since root may lock all. */
 static void test_unlocked_memory_serves_unless_that_is_forbidden(void **state)
 {
@@ -320,6 +420,9 @@ static void test_unlocked_memory_serves_unless_that_is_forbidden(void **state)
 		b.set.require_locked_memory = true;
 		if (take(&b, OTHER) != -ENOMEM || vault_revision(b.v.vault) != 1)
 			_exit(6);
+		if (write_op(&b, WORKER_VAULT_PATCH, "{}") != -ENOMEM ||
+			vault_revision(b.v.vault) != 1)
+			_exit(7);
 		_exit(0);
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -400,6 +503,10 @@ int main(void)
 		cmocka_unit_test(test_policy_that_takes_a_bound_host_away_is_refused),
 		cmocka_unit_test(test_vault_goes_with_its_setting),
 		cmocka_unit_test(test_document_that_cannot_be_kept_is_refused),
+		cmocka_unit_test(test_writes_of_the_api_are_there_after_a_crash),
+		cmocka_unit_test(test_area_has_no_key_that_was_taken_away),
+		cmocka_unit_test(test_vault_of_the_api_stays_over_a_reload),
+		cmocka_unit_test(test_write_that_cannot_be_kept_is_refused),
 		cmocka_unit_test(test_unlocked_memory_serves_unless_that_is_forbidden),
 		PLACE_TEST(test_report_names_and_matches_and_shows_no_value),
 		PLACE_TEST(test_report_of_a_bad_file_is_an_error_and_of_none_is_none),
