@@ -7,7 +7,7 @@ PACKAGES_RUN=(gcc libc6-dev meson ninja-build pkg-config ca-certificates
 	libevent-dev libssl-dev libc-ares-dev libyaml-dev libjansson-dev zlib1g-dev libidn2-dev
 	libnftnl-dev libmnl-dev)
 PACKAGES_TEST=(clang-14 clang-tidy-14 clang-format-14 libclang-rt-14-dev llvm-14 libcmocka-dev
-	python3 python3-pip openssl nginx-light curl wget git iproute2 nftables procps strace
+	python3 python3-pip python3-venv python3-yaml openssl nginx-light curl wget git iproute2 nftables procps strace
 	shellcheck socat jq libldns-dev bind9-dnsutils knot-dnsutils
 	unbound iodine dns2tcp net-tools)
 PACKAGES_LONG=(docker.io debootstrap)

@@ -22,6 +22,8 @@ DOCUMENT = os.path.join(SRC, "docs", "egress-api.yaml")
 CASES_MIN, GOOD_MIN = 5000, 30  # in all; percent of each operation
 EXAMPLES = int(os.environ.get("API_EXAMPLES", "500"))
 SECONDS_MAX = 1500
+PASSES = (("good", EXAMPLES, "--mode", "positive", "--phases", "examples,fuzzing,stateful"),
+          ("any", EXAMPLES // 5, "--mode", "all", "--phases", "coverage,fuzzing"))
 # /healthz answers every method alike. /policy reads JSON as leniently as the replaced image does.
 CONFIG = """
 [[operations]]
@@ -31,6 +33,16 @@ checks.unsupported_method.enabled = false
 [[operations]]
 include-path = "/policy"
 checks.negative_data_rejection.enabled = false
+
+# That labels are too long together, that a name is used before it exists, no schema can tell.
+[[operations]]
+include-path = "/audit/context"
+checks.positive_data_acceptance.enabled = false
+
+[[operations]]
+include-path = "/credential-vault"
+checks.positive_data_acceptance.enabled = false
+generation.max-examples = {vault}
 """
 
 
@@ -48,20 +60,21 @@ def installed():
     return program
 
 
-def explored(e, name, *args):
+def explored(e, name, examples, *args):
     """One pass over all operations. {operation: {status: count}}; what it found, or nothing."""
     folder = os.path.join(e.top, name)
     os.mkdir(folder)
     config, counts = os.path.join(folder, "config.toml"), os.path.join(folder, "counts")
     with open(config, "w") as f:
-        f.write(CONFIG)
+        f.write(CONFIG.format(vault=examples * 3))
     url = f"http://127.0.0.1:{e.port}"
     env = {**os.environ, "API_URL": url, "API_TOKEN": TOKEN, "API_COUNTS": counts,
            "SCHEMATHESIS_HOOKS": "api_hooks", "PYTHONPATH": HERE, "NO_COLOR": "1"}
     with open(os.path.join(folder, "said"), "w+") as said:
         p = subprocess.run([installed(), "--config-file", config, "run", DOCUMENT, "--url", url,
                             "-H", f"OPENSANDBOX-EGRESS-AUTH: {TOKEN}", "--seed", "6",
-                            "--continue-on-failure", "--suppress-health-check", "all", *args],
+                            "--continue-on-failure", "--suppress-health-check", "all",
+                            "-n", str(examples), *args],
                            env=env, cwd=folder, stdout=said, stderr=said, timeout=SECONDS_MAX,
                            check=False)
         said.seek(0)
@@ -69,7 +82,7 @@ def explored(e, name, *args):
     if not os.path.exists(counts):
         raise Failed(f"{name}: {text[-1500:]}")
     with open(counts) as f:
-        return json.load(f), "" if p.returncode == 0 else f"{name}: {text[-6000:]}"
+        return json.load(f), "" if p.returncode == 0 else f"{name}: " + text[text.find("= FAILURES"):]
 
 
 def judged(found, wrong):
@@ -84,7 +97,9 @@ def judged(found, wrong):
         shown = " ".join(f"{s}:{c}" for s, c in sorted(statuses.items()))
         print(f"  {operation:50} {n:6} {good:4}% {shown}", flush=True)
     print(f"  cases={total}", flush=True)
-    want([broken, wrong], [[], []], "5xx, and what the document does not say")
+    for text in wrong:
+        print("\n".join("  " + x for x in text.splitlines()), flush=True)
+    want([broken, len(wrong)], [[], 0], "5xx, and passes with what the document does not say")
     want([poor, total >= CASES_MIN], [[], True], f"rarely 2xx, {total} in all")
 
 
@@ -99,9 +114,8 @@ def every_operation():
 def case_schemathesis_in_mode_proxy():
     found, wrong = {}, []
     with running(OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT="true") as e:
-        for name, args in (("good", ("--mode", "positive", "-n", str(EXAMPLES))),
-                           ("any", ("--mode", "all", "-n", str(EXAMPLES // 8)))):
-            counts, said = explored(e, name, *args)
+        for name, examples, *args in PASSES:
+            counts, said = explored(e, name, examples, *args)
             wrong += [said] if said else []
             for operation, statuses in counts.items():
                 mine = found.setdefault(operation, {})
