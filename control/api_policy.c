@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/arena.h"
+#include "policy/ceiling.h"
 #include "policy/policy_json.h"
 
 #define POLICY_TRIM_BYTES 65536 /* a body whose reading leaves much memory behind */
@@ -132,13 +133,19 @@ static int request_check(struct api_policy_request *q, bool capped, struct errms
 	const struct api_policy *p = q->p;
 	size_t max = p->ops->max_rules(p->arg);
 	size_t n = policy_n_rules(q->next.user);
-	int ret;
+	int ret = 0;
 
 	if (capped && max > 0 && n > max) {
 		ret = errmsg_set(
 			msg, E_LIMIT, "egress rule total count %zu exceeds limit %zu", n, max);
 		return request_refuse(q, 413, "too_many_rules", ret);
 	}
+	/* What is taken away leaves nothing that was not there. */
+	if (capped)
+		ret = ceiling_check(
+			p->ops->ceiling(p->arg), q->next.user, p->ops->user(p->arg), msg);
+	if (ret < 0)
+		return request_refuse(q, 400, "above_ceiling", ret);
 	ret = p->ops->check(p->arg, &q->next, msg);
 	if (ret == E_LIMIT)
 		return request_refuse(q, 413, "policy_too_large", ret);

@@ -17,6 +17,8 @@ struct api_policy_next {
 };
 
 struct api_policy_ops {
+	/* Borrowed; NULL: what may be allowed has no ceiling. */
+	const struct policy *(*ceiling)(void *arg);
 	/* Borrowed. */
 	struct policy *(*user)(void *arg);
 	size_t (*max_rules)(void *arg); /* 0: none */

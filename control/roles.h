@@ -18,6 +18,7 @@
  *   API, API_V6: as PROXY, for the API.
  *   DENY_ALWAYS, ALLOW_ALWAYS, LOG_SKIP: copies of the operator's rule files, as CONFIG.
  *   DNS_UDP, DNS_TCP and their _V6: sockets of the DNS gate, bound, non-blocking (modes dns).
+ *   CEILING: a copy of the operator's ceiling, as CONFIG.
  *   GUARD: the worker's end of its pair with egress-guard (nft/guard_msg.h); nobody else keeps it.
  *   CAUSE: text in memory: the start cannot succeed, and this is why (worker_closed.c).
  *   POLICY_NEW: a memfd that the worker writes the text of the policy file into, as it shall be,
@@ -45,6 +46,7 @@
 	X(DENY_ALWAYS, "deny.always")       \
 	X(ALLOW_ALWAYS, "allow.always")     \
 	X(LOG_SKIP, "log_skip.always")      \
+	X(CEILING, "policy ceiling")        \
 	X(POLICY_NEW, "new policy file")    \
 	X(VAULT, "vault")                   \
 	X(AREA_SECRET, "secret area")       \
@@ -60,27 +62,24 @@ enum role {
 
 /* START  to the worker, first and once: every descriptor there is. A VAULT among them has not been
  *        taken by any worker yet, and counts before what is kept in the vault area.
- * RELOAD to the worker, after SIGHUP: CONFIG, POLICY_FILE, HOSTS, the rule files, AUDIT and VAULT
- *        anew, those that exist.
- * VAULT  to the worker: VAULT anew, since its file has changed. From the worker, once for each
- *        RELOAD or VAULT with a vault in it: it has been dealt with, taken or refused. READY says
- *        the same of the one in START.
- * AUDIT  to the worker, the answer to ROTATE: AUDIT anew; without it, rotation failed and the file
- *        in use goes on.
- * ALWAYS to the worker: DENY_ALWAYS, ALLOW_ALWAYS and LOG_SKIP anew, since one has changed.
- * SAVE   from the worker: write what is in POLICY_NEW, and fsync it, beside the policy file under
- *        a random name. The answer is SAVE with a code: 0 or a negated errno. One at a time.
- * COMMIT from the worker: rename what was saved. The answer is COMMIT with a code.
- * DISCARD from the worker: remove what was saved, as the worker's end does. No answer.
- * GUARD  to the worker: another guard was started, GUARD is the way to it. From the worker: the
- *        guard with this number is lost to it, and is to be ended if it still runs. The one of
- * START is number 1, each of these messages brings the next. PROBE  from the worker: try, as a user
- * who has no rights here, whether the rules hold (control/probe.h); its code says what to try. The
- * answer is PROBE with what was found. CA     to the worker: the CA certificate is where clients
- * look for it (code 0), or cannot be put there (a negated errno). Sent after READY, and when it
- * changes. STOP   to the worker: as SIGTERM. No new connections; end what is open; exit 0 within 8
- * s. READY  from the worker: it serves. After this its death is answered by a restart at once.
- * ROTATE from the worker: the audit file has reached its size. */
+ * RELOAD to the worker, after SIGHUP: CONFIG, POLICY_FILE, CEILING, HOSTS, the rule files, AUDIT
+ * and VAULT anew, those that exist. VAULT  to the worker: VAULT anew, since its file has changed.
+ * From the worker, once for each RELOAD or VAULT with a vault in it: it has been dealt with, taken
+ * or refused. READY says the same of the one in START. AUDIT  to the worker, the answer to ROTATE:
+ * AUDIT anew; without it, rotation failed and the file in use goes on. ALWAYS to the worker:
+ * DENY_ALWAYS, ALLOW_ALWAYS and LOG_SKIP anew, since one has changed. SAVE   from the worker: write
+ * what is in POLICY_NEW, and fsync it, beside the policy file under a random name. The answer is
+ * SAVE with a code: 0 or a negated errno. One at a time. COMMIT from the worker: rename what was
+ * saved. The answer is COMMIT with a code. DISCARD from the worker: remove what was saved, as the
+ * worker's end does. No answer. GUARD  to the worker: another guard was started, GUARD is the way
+ * to it. From the worker: the guard with this number is lost to it, and is to be ended if it still
+ * runs. The one of START is number 1, each of these messages brings the next. PROBE  from the
+ * worker: try, as a user who has no rights here, whether the rules hold (control/probe.h); its code
+ * says what to try. The answer is PROBE with what was found. CA     to the worker: the CA
+ * certificate is where clients look for it (code 0), or cannot be put there (a negated errno). Sent
+ * after READY, and when it changes. STOP   to the worker: as SIGTERM. No new connections; end what
+ * is open; exit 0 within 8 s. READY  from the worker: it serves. After this its death is answered
+ * by a restart at once. ROTATE from the worker: the audit file has reached its size. */
 #define CONTROL_TABLE(X)      \
 	X(START, "start")     \
 	X(RELOAD, "reload")   \

@@ -1,6 +1,10 @@
 /* The policy of the start: the policy file if it is there and valid, else the variable, else YAML,
- * else deny all (design 2). Before it: settings.c has collected the texts. */
+ * else deny all (design 2). And the operator's ceiling over it. Before it: settings.c has collected
+ * the texts. */
+#include <errno.h>
+
 #include "control/settings_int.h"
+#include "policy/ceiling.h"
 #include "policy/policy_file.h"
 #include "policy/policy_json.h"
 
@@ -84,6 +88,49 @@ int settings_policy_load(struct settings_run *run)
 	return 0;
 }
 
+static int settings_ceiling_decode(
+	struct settings_run *run, struct slice text, const char *path, struct errmsg *why)
+{
+	struct settings_yaml *yaml = NULL;
+	int ret;
+
+	if (slice_strip(text).len == 0)
+		return errmsg_set(why, E_VALUE, "empty: expected a policy document");
+	if (slice_starts(slice_strip(text), SLICE("{")))
+		return policy_json_decode(text, 0, &run->s->ceiling, why);
+	ret = settings_yaml_decode(text, path, &yaml, why);
+	if (ret == 0)
+		ret = policy_json_decode_tree(settings_yaml_root(yaml), 0, &run->s->ceiling, why);
+	settings_yaml_free(yaml);
+	return ret;
+}
+
+/* What it says and cannot be read must not mean that everything may be allowed. */
+int settings_ceiling_load(struct settings_run *run)
+{
+	const char *path = run->s->policy_ceiling;
+	struct errmsg why = {""};
+	struct strbuf text;
+	int ret = -ENOENT;
+
+	if (!path || run->src->ceiling_fd == SETTINGS_CEILING_UNREAD)
+		return 0;
+	strbuf_init(&text, POLICY_DOC_MAX);
+	if (run->src->ceiling_fd >= 0)
+		ret = strbuf_pread_fd(&text, run->src->ceiling_fd);
+	if (ret < 0)
+		(void)errmsg_set(&why, ret, "%s: expected a readable file", err_text(ret));
+	else
+		ret = settings_ceiling_decode(run, strbuf_slice(&text), path, &why);
+	strbuf_fini(&text);
+	if (ret < 0)
+		return errmsg_set(run->msg, ret, "%s: %s: %s",
+			run->v[SETTING_POLICY_CEILING].source, path, why.text);
+	if (ceiling_check(run->s->ceiling, run->s->user_policy, NULL, &why) < 0)
+		settings_warn(run, "policy: %s; it has no effect", why.text);
+	return 0;
+}
+
 /* fd < 0: there is no such file. */
 static int settings_rules_file(struct settings_run *run, int fd, const char *name,
 	enum policy_file_kind kind, struct rule_list *out)
@@ -126,6 +173,7 @@ int settings_rules_load(struct settings_run *run)
 	}
 	if (skip.n > 0)
 		s->log_skip = policy_new(false, skip.v, skip.n);
-	s->policy = policy_merge_always(s->user_policy, &s->deny_always, &s->allow_always);
+	s->policy =
+		policy_merge_always(s->user_policy, &s->deny_always, &s->allow_always, s->ceiling);
 	return 0;
 }

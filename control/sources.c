@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "control/files.h"
 #include "policy/policy_json.h"
@@ -26,6 +27,24 @@ static int sources_policy_file(char *const *env, bool again, int *fd, struct err
 			"OPENSANDBOX_EGRESS_POLICY_FILE: %s: %s: expected a readable file, or none",
 			path, err_text(ret));
 	return 0;
+}
+
+/* The settings that name it may be in the file that was just read. */
+static int sources_ceiling(
+	const char *config_path, char *const *env, struct roles *r, struct errmsg *msg)
+{
+	const struct settings_source src = sources_settings(r, config_path, env);
+	char *path = settings_ceiling_path(&src);
+	int ret = 0;
+
+	if (path)
+		ret = files_snapshot(path, POLICY_DOC_MAX, true, &r->fd[ROLE_CEILING]);
+	if (ret < 0)
+		(void)errmsg_set(msg, ret,
+			"EGRESS_POLICY_CEILING_FILE: %s: %s: expected a readable policy document",
+			path, err_text(ret));
+	free(path);
+	return ret;
 }
 
 int sources_rules_path(char *const *env, enum role role, char *path, size_t size)
@@ -94,6 +113,8 @@ int sources_open(
 	if (ret == 0)
 		ret = sources_policy_file(env, again, &r->fd[ROLE_POLICY_FILE], msg);
 	if (ret == 0)
+		ret = sources_ceiling(config_path, env, r, msg);
+	if (ret == 0)
 		ret = sources_rules(env, r, msg);
 	if (ret == 0 && !again)
 		ret = sources_system(SOURCES_RESOLV_CONF, &r->fd[ROLE_RESOLV_CONF], msg);
@@ -115,6 +136,7 @@ struct settings_source sources_settings(
 		.deny_fd = r->fd[ROLE_DENY_ALWAYS],
 		.allow_fd = r->fd[ROLE_ALLOW_ALWAYS],
 		.log_skip_fd = r->fd[ROLE_LOG_SKIP],
+		.ceiling_fd = r->fd[ROLE_CEILING],
 		.environ = env,
 	};
 }

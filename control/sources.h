@@ -8,10 +8,10 @@
 #define SOURCES_RESOLV_CONF "/etc/resolv.conf"
 #define SOURCES_HOSTS "/etc/hosts"
 
-/* Fills CONFIG, POLICY_FILE, HOSTS and the operator's rule files, and RESOLV_CONF unless `again`
- * (design 2: read once, since the sandbox may change it later). config_path may be NULL. A policy
- * file that is not there is left out; `again`, an empty one stands for it, so that it replaces the
- * one before. For a rule file an empty one always does. */
+/* Fills CONFIG, POLICY_FILE, CEILING, HOSTS and the operator's rule files, and RESOLV_CONF unless
+ * `again` (design 2: read once, since the sandbox may change it later). config_path may be NULL. A
+ * policy file that is not there is left out; `again`, an empty one stands for it, so that it
+ * replaces the one before. For a rule file an empty one always does. */
 CHECKED int sources_open(
 	const char *config_path, char *const *env, bool again, struct roles *r, struct errmsg *msg);
 

@@ -62,7 +62,8 @@ static int on_api_check(void *arg, struct api_policy_next *next, struct errmsg *
 	if (strlen(next->doc) > POLICY_DOC_MAX)
 		return errmsg_set(
 			msg, E_LIMIT, "the policy is larger than %u bytes", POLICY_DOC_MAX);
-	next->policy = policy_merge_always(next->user, &s->deny_always, &s->allow_always);
+	next->policy =
+		policy_merge_always(next->user, &s->deny_always, &s->allow_always, s->ceiling);
 	rules.policy = next->policy;
 	return vault_exists(w->vault.vault) ? vault_check(w->vault.vault, &rules, msg) : 0;
 }

@@ -11,7 +11,6 @@
 #include "control/worker.h"
 #include "control/worker_vault.h"
 #include "dns/upstreams.h"
-#include "dns/upstreams.h"
 
 struct api_vault;
 struct dns_gate;
@@ -51,7 +50,6 @@ struct worker_gate {
 	uint64_t again_ms;             /* when to apply or probe again: clock_mono_ms */
 	uint64_t red_until_ms;         /* a loss stays to be seen until then; 0: none */
 	struct packet_sockets packets; /* of others */
-	struct upstreams asked;        /* resolvers that clients know of */
 	struct upstreams asked;        /* resolvers that clients know of */
 	int diag_fd;                   /* sock_diag */
 	struct foreign foreign;        /* which listeners are ours */

@@ -132,7 +132,8 @@ static int worker_restore(struct worker *w, struct slice text, struct errmsg *ms
 	json_decref(doc);
 	if (ret < 0)
 		return errmsg_prefix(msg, ret, "the policy kept in memory");
-	s->policy = policy_merge_always(s->user_policy, &s->deny_always, &s->allow_always);
+	s->policy =
+		policy_merge_always(s->user_policy, &s->deny_always, &s->allow_always, s->ceiling);
 	return 0;
 }
 

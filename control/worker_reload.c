@@ -103,7 +103,8 @@ static void worker_keep_committed(const struct worker *w, struct settings *now)
 	policy_unref(now->user_policy);
 	policy_unref(now->policy);
 	now->user_policy = policy_ref(w->settings->user_policy);
-	now->policy = policy_merge_always(now->user_policy, &now->deny_always, &now->allow_always);
+	now->policy = policy_merge_always(
+		now->user_policy, &now->deny_always, &now->allow_always, now->ceiling);
 }
 
 static int on_reload_prepare(struct policy_request *r, struct errmsg *msg)
@@ -251,7 +252,8 @@ static int on_rules_prepare(struct policy_request *r, struct errmsg *msg)
 		w->settings->log_skip = q->log_skip;
 		q->log_skip = NULL;
 	} else {
-		r->policy = policy_merge_always(w->settings->user_policy, &q->deny, &q->allow);
+		r->policy = policy_merge_always(
+			w->settings->user_policy, &q->deny, &q->allow, w->settings->ceiling);
 	}
 	return 0;
 }

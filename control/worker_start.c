@@ -17,6 +17,7 @@ static void worker_start_source(struct worker_start *w)
 		.deny_fd = w->roles.fd[ROLE_DENY_ALWAYS],
 		.allow_fd = w->roles.fd[ROLE_ALLOW_ALWAYS],
 		.log_skip_fd = w->roles.fd[ROLE_LOG_SKIP],
+		.ceiling_fd = w->roles.fd[ROLE_CEILING],
 		.environ = environ,
 		.quiet = true,
 	};

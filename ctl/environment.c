@@ -38,6 +38,7 @@ static int environment_audit_setting(
 		.deny_fd = -1,
 		.allow_fd = -1,
 		.log_skip_fd = -1,
+		.ceiling_fd = SETTINGS_CEILING_UNREAD,
 		.environ = variables,
 		.quiet = true};
 	struct settings *s = NULL;

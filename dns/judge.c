@@ -78,14 +78,15 @@ void judge_question(const struct judge *j, const struct dns_question *q, struct 
 		out->verdict.rule = POLICY_DEFAULT_RULE;
 		return;
 	}
-	exact = out->verdict.exact && out->next.exact;
+	exact = policy_is_exact(j->policy, judgement_name(out), &out->verdict) &&
+		policy_is_exact(j->next ? j->next : j->policy, judgement_name(out), &out->next);
 	out->result = q->class == DNS_CLASS_IN && judge_type_ok(j, q->type, exact) ? JUDGE_FORWARD
 										   : JUDGE_NO_DATA;
 }
 
 static bool judge_alias_by(const struct policy *p, struct slice name)
 {
-	return policy_check_name(p, name, 0).reason != REASON_DENIED;
+	return !policy_denies_name(p, name);
 }
 
 bool judge_alias(const struct judge *j, const struct dns_name *alias)
@@ -181,15 +182,23 @@ static void judge_ports_of(const struct judge *j, const struct policy *p, struct
 	l->any_denied |= any_denied;
 }
 
+static void judge_ports_under(
+	const struct judge *j, const struct policy *p, struct judge_port_list *l)
+{
+	judge_ports_of(j, p, l);
+	if (policy_ceiling(p))
+		judge_ports_of(j, policy_ceiling(p), l);
+}
+
 /* A walk over the rules, but only in policies where rules for names list ports at all. */
 size_t judge_ports(
 	const struct judge *j, struct slice name, uint16_t ports[JUDGE_PORTS_MAX], bool *every)
 {
 	struct judge_port_list l = {.name = name, .ports = ports, .every = true};
 
-	judge_ports_of(j, j->policy, &l);
+	judge_ports_under(j, j->policy, &l);
 	if (j->next)
-		judge_ports_of(j, j->next, &l);
+		judge_ports_under(j, j->next, &l);
 	/* A lease can say "this port", not "all but this port": of the rest, what the web needs. */
 	if (l.any_denied) {
 		judge_ports_add(j, 443, &l);

@@ -361,6 +361,8 @@ static bool leases_policy_has_ports(const struct policy *p)
 {
 	size_t i;
 
+	if (policy_ceiling(p) && leases_policy_has_ports(policy_ceiling(p)))
+		return true;
 	for (i = 0; i < policy_n_rules(p); i++)
 		if (policy_rule(p, i)->n_ports > 0 && policy_rule(p, i)->kind != RULE_ANY &&
 			policy_rule(p, i)->kind != RULE_CIDR)

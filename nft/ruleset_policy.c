@@ -1,30 +1,12 @@
 /* From a policy to address ranges: merged, so that the kernel takes them, and with what the policy
  * means for IPv6 forms of IPv4 addresses and for special addresses spelled out. Worker side; after
- * it guard_client sends the result.
- *
- * A span is a range of addresses with one port (0: every one). Spans of one port are kept disjoint.
+ * it guard_client sends the result. The arithmetic of ranges is spans.c.
  */
 #include <stdlib.h>
 
-#include "base/arena.h"
 #include "nft/ruleset.h"
+#include "nft/spans_int.h"
 #include "policy/policy.h"
-
-/* 4096 rules of 64 ports each, before merging: 9.5 MB for a moment. */
-#define SPANS_MAX (4u * RULESET_ENTRIES_MAX)
-
-struct span {
-	uint8_t lo[16];
-	uint8_t hi[16];
-	uint16_t port;
-};
-
-struct spans {
-	struct span *v;
-	size_t n;
-	size_t cap;
-	bool full;
-};
 
 /* IPv4 and IPv6 apart: a block of IPv6 addresses never holds an IPv4 one, however short it is. */
 struct span_pair {
@@ -85,19 +67,6 @@ static const struct netcidr ruleset_special_v6[] = {
 };
 
 static const struct netcidr ruleset_teredo = {{{0x20, 0x01}}, 32};
-
-static void spans_add(struct spans *s, const struct span *v)
-{
-	if (s->n == SPANS_MAX) {
-		s->full = true;
-		return;
-	}
-	if (s->n == s->cap) {
-		s->cap = s->cap ? 2 * s->cap : 64;
-		s->v = xrealloc(s->v, s->cap * sizeof(*s->v));
-	}
-	s->v[s->n++] = *v;
-}
 
 static void span_pair_fini(struct span_pair *p)
 {
@@ -163,105 +132,6 @@ static void span_pair_add(
 	}
 }
 
-static int span_compare(const void *a, const void *b)
-{
-	const struct span *x = a;
-	const struct span *y = b;
-
-	if (x->port != y->port)
-		return x->port < y->port ? -1 : 1;
-	return memcmp(x->lo, y->lo, sizeof(x->lo));
-}
-
-/* Adds one, or takes one off. The caller knows that it does not wrap. */
-static void addr_step(uint8_t a[16], bool up)
-{
-	for (size_t i = 16; i-- > 0;) {
-		a[i] = (uint8_t)(a[i] + (up ? 1 : -1));
-		if (a[i] != (up ? 0 : 0xff))
-			return;
-	}
-}
-
-static bool addr_is_last(const uint8_t a[16])
-{
-	for (size_t i = 0; i < 16; i++) {
-		if (a[i] != 0xff)
-			return false;
-	}
-	return true;
-}
-
-/* True if `next` (not before s) overlaps s or follows it without a gap. */
-static bool span_touches(const struct span *s, const struct span *next)
-{
-	uint8_t after[16];
-
-	if (s->port != next->port)
-		return false;
-	if (addr_is_last(s->hi))
-		return true;
-	memcpy(after, s->hi, sizeof(after));
-	addr_step(after, true);
-	return memcmp(next->lo, after, sizeof(after)) <= 0;
-}
-
-/* Sorts, and makes the spans of each port disjoint. */
-static void spans_merge(struct spans *s)
-{
-	size_t out = 0;
-
-	if (s->n == 0)
-		return;
-	qsort(s->v, s->n, sizeof(*s->v), span_compare);
-	for (size_t i = 1; i < s->n; i++) {
-		if (!span_touches(&s->v[out], &s->v[i]))
-			s->v[++out] = s->v[i];
-		else if (memcmp(s->v[i].hi, s->v[out].hi, sizeof(s->v[i].hi)) > 0)
-			memcpy(s->v[out].hi, s->v[i].hi, sizeof(s->v[i].hi));
-	}
-	s->n = out + 1;
-}
-
-/* The first of these spans (merged, of one port) that does not end before addr. */
-static size_t spans_find(const struct spans *s, const uint8_t addr[16])
-{
-	size_t lo = 0;
-	size_t hi = s->n;
-
-	while (lo < hi) {
-		const size_t mid = lo + (hi - lo) / 2;
-
-		if (memcmp(s->v[mid].hi, addr, sizeof(s->v[mid].hi)) < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
-}
-
-/* Adds to `out` what of `s` no span of `holes` (merged, for every port) covers. */
-static void spans_add_without(struct spans *out, struct span s, const struct spans *holes)
-{
-	for (size_t i = spans_find(holes, s.lo); i < holes->n; i++) {
-		const struct span *h = &holes->v[i];
-		struct span before = s;
-
-		if (memcmp(h->lo, s.hi, sizeof(s.hi)) > 0)
-			break;
-		if (memcmp(h->lo, s.lo, sizeof(s.lo)) > 0) {
-			memcpy(before.hi, h->lo, sizeof(before.hi));
-			addr_step(before.hi, false);
-			spans_add(out, &before);
-		}
-		if (memcmp(h->hi, s.hi, sizeof(s.hi)) >= 0)
-			return;
-		memcpy(s.lo, h->hi, sizeof(s.lo));
-		addr_step(s.lo, true);
-	}
-	spans_add(out, &s);
-}
-
 /* Special addresses, private ones inside IPv6 forms too, disjoint. */
 static void span_pair_special(struct span_pair *out)
 {
@@ -280,13 +150,6 @@ static void span_pair_special(struct span_pair *out)
 		span_pair_add(out, &ruleset_special_v6[i], 0, true);
 	spans_merge(&out->v4);
 	spans_merge(&out->v6);
-}
-
-static void spans_add_all_without(
-	struct spans *out, const struct spans *from, const struct spans *holes)
-{
-	for (size_t i = 0; i < from->n; i++)
-		spans_add_without(out, from->v[i], holes);
 }
 
 /* A rule for ports alone is about every address, but an allow not about special ones. */
@@ -417,41 +280,90 @@ static void span_pair_add_denials(
 	span_pair_fini(&deny);
 }
 
-static int ruleset_add_rules(struct ruleset *r, const struct policy *p)
-{
-	struct span_pair special = {0};
-	struct span_pair allow = {0};
-	struct span_pair deny = {0};
-	struct span_pair named = {0}; /* addresses that some rule allows, whatever the port */
-	int ret;
+/* What one policy says of addresses. */
+struct policy_spans {
+	struct span_pair allow; /* by rules, or by the default action if that was asked for */
+	struct span_pair named; /* addresses that some rule allows, whatever the port */
+};
 
-	span_pair_special(&special);
+static void policy_spans_init(struct policy_spans *out, const struct policy *p, bool by_default,
+	const struct span_pair *special)
+{
 	for (size_t i = 0; i < policy_n_rules(p); i++) {
 		const struct rule *rule = policy_rule(p, i);
 
 		if (!rule->allow || (rule->kind != RULE_CIDR && rule->kind != RULE_ANY))
 			continue;
-		span_pair_add_rule(&allow, rule, &special);
+		span_pair_add_rule(&out->allow, rule, special);
 		if (rule->kind == RULE_CIDR)
-			span_pair_add(&named, &rule->cidr, 0, false);
+			span_pair_add(&out->named, &rule->cidr, 0, false);
 	}
+	if (by_default)
+		span_pair_add_any(&out->allow, true, 0, special);
+	span_pair_merge(&out->allow);
+	span_pair_merge(&out->named);
+}
+
+static void policy_spans_fini(struct policy_spans *s)
+{
+	span_pair_fini(&s->allow);
+	span_pair_fini(&s->named);
+}
+
+static void span_pair_intersect(struct span_pair *p, const struct span_pair *most)
+{
+	struct span_pair both = {0};
+
+	spans_intersect(&both.v4, &p->v4, &most->v4);
+	spans_intersect(&both.v6, &p->v6, &most->v6);
+	both.v4.full |= p->v4.full | most->v4.full;
+	both.v6.full |= p->v6.full | most->v6.full;
+	span_pair_merge(&both);
+	span_pair_fini(p);
+	*p = both;
+}
+
+/* Only what the ceiling has as well; what it denies is denied. */
+static void policy_spans_under(struct policy_spans *s, struct span_pair *deny,
+	const struct policy *ceiling, const struct span_pair *special)
+{
+	struct policy_spans most = {0};
+
+	policy_spans_init(&most, ceiling, policy_default_alone(ceiling), special);
+	span_pair_intersect(&s->allow, &most.allow);
+	span_pair_intersect(&s->named, &most.named);
+	span_pair_add_denials(deny, ceiling, special);
+	policy_spans_fini(&most);
+}
+
+static int ruleset_add_rules(struct ruleset *r, const struct policy *p)
+{
+	const struct policy *ceiling = policy_ceiling(p);
+	struct policy_spans s = {0};
+	struct span_pair special = {0};
+	struct span_pair deny = {0};
+	int ret;
+
+	span_pair_special(&special);
+	/* What the default action allows is the rest, unless the ceiling takes only a part of it.
+	 */
+	policy_spans_init(&s, p, policy_default_alone(p) && !r->options.accept_rest, &special);
 	span_pair_add_denials(&deny, p, &special);
-	span_pair_merge(&named);
+	if (ceiling)
+		policy_spans_under(&s, &deny, ceiling, &special);
 	/* Denied, so that not even our own sockets reach them, but for those that a rule names. */
-	spans_add_all_without(&deny.v4, &special.v4, &named.v4);
-	spans_add_all_without(&deny.v6, &special.v6, &named.v6);
-	span_pair_merge(&allow);
+	spans_add_all_without(&deny.v4, &special.v4, &s.named.v4);
+	spans_add_all_without(&deny.v6, &special.v6, &s.named.v6);
 	span_pair_merge(&deny);
 	ret = ruleset_add_spans(r, &deny, RULESET_DENY);
 	if (ret == 0)
-		ret = ruleset_add_spans(r, &allow, RULESET_ALLOW);
+		ret = ruleset_add_spans(r, &s.allow, RULESET_ALLOW);
 	/* One that a rule names for some ports is not open on the others. */
 	if (ret == 0 && r->options.accept_rest)
 		ret = ruleset_add_spans(r, &special, RULESET_SPECIAL);
 	span_pair_fini(&special);
-	span_pair_fini(&allow);
+	policy_spans_fini(&s);
 	span_pair_fini(&deny);
-	span_pair_fini(&named);
 	return ret;
 }
 

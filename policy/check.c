@@ -11,7 +11,16 @@ static bool check_rule_names_port(const struct policy *p, int32_t rule, uint16_t
 	return port != 0 && p->rules[rule].n_ports > 0;
 }
 
-struct verdict policy_check_name(const struct policy *p, struct slice name, uint16_t port)
+/* What the policy allows and the ceiling does not. */
+static struct verdict check_above(struct verdict v, const struct verdict *ceiling)
+{
+	v.allow = v.exact = v.names_port = false;
+	v.reason = REASON_ABOVE_CEILING;
+	v.rule = POLICY_CEILING_RULE(ceiling->rule);
+	return v;
+}
+
+static struct verdict check_name_alone(const struct policy *p, struct slice name, uint16_t port)
 {
 	int32_t rule = domain_index_find(p->names, name, port);
 	const struct rule *r;
@@ -31,6 +40,33 @@ struct verdict policy_check_name(const struct policy *p, struct slice name, uint
 		.exact = r->kind == RULE_NAME,
 		.names_port = check_rule_names_port(p, rule, port),
 	};
+}
+
+struct verdict policy_check_name(const struct policy *p, struct slice name, uint16_t port)
+{
+	struct verdict v = check_name_alone(p, name, port);
+	struct verdict most;
+
+	if (!v.allow || !p->ceiling)
+		return v;
+	most = policy_check_name(p->ceiling, name, port);
+	return most.allow ? v : check_above(v, &most);
+}
+
+bool policy_denies_name(const struct policy *p, struct slice name)
+{
+	return check_name_alone(p, name, 0).reason == REASON_DENIED ||
+		(p->ceiling && policy_denies_name(p->ceiling, name));
+}
+
+bool policy_is_exact(const struct policy *p, struct slice name, const struct verdict *v)
+{
+	struct verdict most;
+
+	if (!v->exact || !p->ceiling)
+		return v->exact;
+	most = policy_check_name(p->ceiling, name, 0);
+	return most.exact || most.rule == POLICY_DEFAULT_RULE;
 }
 
 /* IPv4 addresses inside IPv6 ones. A packet to such an address ends at the IPv4 host, so a rule for
@@ -106,7 +142,8 @@ static bool check_is_special(const struct netaddr *a)
 	return class != ADDR_PUBLIC && class != ADDR_PRIVATE;
 }
 
-struct verdict policy_check_addr(const struct policy *p, const struct netaddr *a, uint16_t port)
+static struct verdict check_addr_alone(
+	const struct policy *p, const struct netaddr *a, uint16_t port)
 {
 	struct addr_hit hit = check_addr_find(p, a, port);
 	struct verdict v = {.reason = REASON_ADDRESS_NOT_LISTED, .rule = POLICY_DEFAULT_RULE};
@@ -135,6 +172,17 @@ struct verdict policy_check_addr(const struct policy *p, const struct netaddr *a
 	return v;
 }
 
+struct verdict policy_check_addr(const struct policy *p, const struct netaddr *a, uint16_t port)
+{
+	struct verdict v = check_addr_alone(p, a, port);
+	struct verdict most;
+
+	if (!v.allow || !p->ceiling)
+		return v;
+	most = policy_check_addr(p->ceiling, a, port);
+	return most.allow ? v : check_above(v, &most);
+}
+
 bool private_names_has(const struct private_names *priv, struct slice name)
 {
 	if (name.len == 0)
@@ -160,14 +208,12 @@ static bool check_answer_ok(const struct private_names *priv, struct slice name,
 	return class == ADDR_PRIVATE && (exact || private_names_has(priv, name));
 }
 
-struct verdict policy_check_answer(const struct policy *p, const struct private_names *priv,
+static struct verdict check_answer_alone(const struct policy *p, const struct private_names *priv,
 	struct slice name, const struct verdict *by, const struct netaddr *a, uint16_t port)
 {
 	struct verdict v = *by;
 	struct addr_hit hit;
 
-	if (!by->allow)
-		return v;
 	hit = check_addr_find(p, a, port);
 	if (check_answer_ok(priv, name, by->exact, &hit, netaddr_class(a)))
 		return v;
@@ -178,9 +224,31 @@ struct verdict policy_check_answer(const struct policy *p, const struct private_
 	return v;
 }
 
+/* A ceiling says yes to an address of a name if it would as a policy, or to the address itself: one
+ * that allows all but a few has no exact rules for private ones. */
+struct verdict policy_check_answer(const struct policy *p, const struct private_names *priv,
+	struct slice name, const struct verdict *by, const struct netaddr *a, uint16_t port)
+{
+	struct verdict v = *by;
+	struct verdict most;
+
+	if (!by->allow)
+		return v;
+	v = check_answer_alone(p, priv, name, by, a, port);
+	if (!v.allow || !p->ceiling)
+		return v;
+	most = policy_check_name(p->ceiling, name, port);
+	if (!most.allow)
+		return check_above(v, &most);
+	most = check_answer_alone(p->ceiling, priv, name, &most, a, port);
+	return most.allow || policy_check_addr(p->ceiling, a, port).allow ? v
+									  : check_above(v, &most);
+}
+
 bool policy_addr_rule_allows(const struct policy *p, const struct netaddr *a, uint16_t port)
 {
 	struct addr_hit hit = check_addr_find(p, a, port);
 
-	return hit.deny == RULE_NONE && hit.allow != RULE_NONE;
+	return hit.deny == RULE_NONE && hit.allow != RULE_NONE &&
+		(!p->ceiling || policy_check_addr(p->ceiling, a, port).allow);
 }

@@ -2,6 +2,9 @@
  *
  * Names: first match in list order among name and wildcard rules, else the default action
  * (reference 4). Addresses: among IP and CIDR rules deny wins, wherever it stands (reference 6.2).
+ *
+ * Where the policy has a ceiling, what it allows has to be allowed by the ceiling as well, judged
+ * as a policy of its own; else the reason is ABOVE_CEILING, and the rule the ceiling's.
  */
 #pragma once
 
@@ -10,7 +13,7 @@
 struct verdict {
 	bool allow;
 	enum reason reason;
-	int32_t rule;    /* index, or POLICY_DEFAULT_RULE */
+	int32_t rule;    /* index, or POLICY_DEFAULT_RULE; below that: POLICY_CEILING_RULE */
 	bool exact;      /* an exact name rule, or an IP or CIDR rule, matched */
 	bool names_port; /* the rule that matched lists this port */
 };
@@ -23,6 +26,12 @@ struct private_names {
 
 /* name in normal form (hostname.h). port 0: whatever port (the DNS gate). */
 struct verdict policy_check_name(const struct policy *p, struct slice name, uint16_t port);
+
+/* A rule of the policy, or of its ceiling, denies this name (no default action does). */
+bool policy_denies_name(const struct policy *p, struct slice name);
+/* v, policy_check_name's verdict for it, is of an exact rule; and the ceiling has one too, or has
+ * no rule about this name. */
+bool policy_is_exact(const struct policy *p, struct slice name, const struct verdict *v);
 
 /* A literal address as target. Loopback, link-local, metadata, shared, multicast, unspecified and
  * reserved ones need an IP or CIDR rule even when the default action is allow. */

@@ -61,6 +61,7 @@ void policy_unref(struct policy *p)
 	domain_index_free(p->names);
 	addr_index_free(p->addrs);
 	addr_index_free(p->always);
+	policy_unref(p->ceiling);
 	for (size_t i = 0; i < p->n; i++)
 		rule_fini(&p->rules[i]);
 	free(p->rules);
@@ -85,7 +86,17 @@ size_t policy_n_allow_always(const struct policy *p)
 
 bool policy_default_allow(const struct policy *p)
 {
+	return p->default_allow && (!p->ceiling || p->ceiling->default_allow);
+}
+
+bool policy_default_alone(const struct policy *p)
+{
 	return p->default_allow;
+}
+
+const struct policy *policy_ceiling(const struct policy *p)
+{
+	return p->ceiling;
 }
 
 const struct rule *policy_rule(const struct policy *p, size_t index)
@@ -134,11 +145,17 @@ static void policy_rule_number(struct strbuf *b, const struct policy *p, size_t 
 size_t policy_rule_text(const struct policy *p, int32_t rule, char buf[RULE_TEXT_MAX])
 {
 	/* Room for the number, the action and some ports: IDN can be longer than its A-labels. */
-	static const size_t written_max = RULE_TEXT_MAX - 60;
+	static const size_t written_max = RULE_TEXT_MAX - 70;
 	const struct rule *r;
 	struct strbuf b;
 
 	strbuf_init_fixed(&b, buf, RULE_TEXT_MAX);
+	if (rule < POLICY_DEFAULT_RULE) {
+		REQUIRE(p->ceiling);
+		strbuf_str(&b, "ceiling: ");
+		p = p->ceiling;
+		rule = POLICY_CEILING_RULE(rule);
+	}
 	if (rule == POLICY_DEFAULT_RULE) {
 		strbuf_str(&b, p->default_allow ? "default action: allow" : "default action: deny");
 	} else {

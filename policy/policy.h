@@ -10,6 +10,8 @@
 
 #define POLICY_RULE_PORTS_MAX 256
 #define POLICY_DEFAULT_RULE (-1)
+/* As which the rules of the ceiling, and its default action, stand among those of the policy. */
+#define POLICY_CEILING_RULE(rule) (-3 - (rule))
 #define RULE_TEXT_MAX 320
 
 struct policy;
@@ -51,11 +53,17 @@ size_t policy_n_rules(const struct policy *p);
 /* Of the first ones: see policy_new_always. */
 size_t policy_n_deny_always(const struct policy *p);
 size_t policy_n_allow_always(const struct policy *p);
+/* What no rule names is allowed, by the ceiling too if there is one. */
 bool policy_default_allow(const struct policy *p);
+/* The same of the policy alone, whatever the ceiling says. */
+bool policy_default_alone(const struct policy *p);
+/* What this policy may allow at most (policy/ceiling.h), borrowed; NULL: there is no ceiling. */
+const struct policy *policy_ceiling(const struct policy *p);
 /* Borrowed. index < policy_n_rules. */
 const struct rule *policy_rule(const struct policy *p, size_t index);
 /* `rule 3: allow *.example.com` (counted from 1, without the operator's), `deny.always 2: deny
- * a.test`, or `default action: deny`; returns its length. */
+ * a.test`, or `default action: deny`; the ceiling's with `ceiling: ` in front. Returns its length.
+ */
 size_t policy_rule_text(const struct policy *p, int32_t rule, char buf[RULE_TEXT_MAX]);
 /* True if some allow rule lists this port. */
 bool policy_names_port(const struct policy *p, uint16_t port);

@@ -18,6 +18,7 @@ struct policy {
 	struct domain_index *names;
 	struct addr_index *addrs;
 	struct addr_index *always; /* of the operator's rules alone; NULL: there are none */
+	struct policy *ceiling;    /* the operator's; NULL: none */
 	uint64_t *ports;           /* bit for each port that an allow rule lists; NULL: none */
 };
 

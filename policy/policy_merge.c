@@ -9,6 +9,7 @@
 #include "base/arena.h"
 #include "base/map.h"
 #include "base/strbuf.h"
+#include "policy/policy_int.h"
 
 #define MERGE_KEY_MAX (1024 + 2 * POLICY_RULE_PORTS_MAX)
 
@@ -150,13 +151,14 @@ struct policy *policy_merge_delete(
 	return result;
 }
 
-struct policy *policy_merge_always(
-	struct policy *user, const struct rule_list *deny, const struct rule_list *allow)
+struct policy *policy_merge_always(struct policy *user, const struct rule_list *deny,
+	const struct rule_list *allow, struct policy *ceiling)
 {
 	struct rule_list out = {.v = NULL};
+	struct policy *p;
 	struct rule r;
 
-	if (deny->n + allow->n == 0)
+	if (deny->n + allow->n == 0 && !ceiling)
 		return policy_ref(user);
 	rule_list_add_copies(&out, deny);
 	rule_list_add_copies(&out, allow);
@@ -164,5 +166,10 @@ struct policy *policy_merge_always(
 		rule_copy(policy_rule(user, i), &r);
 		rule_list_add(&out, &r);
 	}
-	return policy_new_always(policy_default_allow(user), out.v, out.n, deny->n, allow->n);
+	p = policy_new_always(policy_default_allow(user), out.v, out.n, deny->n, allow->n);
+	if (ceiling) {
+		REQUIRE(!ceiling->ceiling);
+		p->ceiling = policy_ref(ceiling);
+	}
+	return p;
 }

@@ -27,6 +27,7 @@ struct policy *policy_merge_patch(const struct policy *base, struct rule_list *p
 struct policy *policy_merge_delete(
 	const struct policy *base, const struct slice *targets, size_t n_targets);
 
-/* What is in force: the operator's rules, then those of user. One reference. */
-struct policy *policy_merge_always(
-	struct policy *user, const struct rule_list *deny, const struct rule_list *allow);
+/* What is in force: the operator's rules, then those of user, all of it under the ceiling, of which
+ * a reference is taken (NULL: none; it has no ceiling itself). One reference. */
+struct policy *policy_merge_always(struct policy *user, const struct rule_list *deny,
+	const struct rule_list *allow, struct policy *ceiling);

@@ -104,7 +104,7 @@ static void rule_files(struct slice text, struct policy *base)
 	for (size_t i = 0; i < deny.n; i++)
 		REQUIRE(!deny.v[i].allow && deny.v[i].written[0]);
 	add_missing(&deny, &allow);
-	p = policy_merge_always(base, &deny, &allow);
+	p = policy_merge_always(base, &deny, &allow, NULL);
 	REQUIRE(policy_n_rules(p) == policy_n_rules(base) + deny.n + allow.n);
 	REQUIRE(policy_n_deny_always(p) == deny.n);
 	policy_unref(p);

@@ -33,6 +33,7 @@ static int load(
 		.deny_fd = -1,
 		.allow_fd = -1,
 		.log_skip_fd = -1,
+		.ceiling_fd = -1,
 		.environ = env,
 		.quiet = true};
 	struct settings *closed;

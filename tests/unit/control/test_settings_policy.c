@@ -226,7 +226,7 @@ static void test_ceiling_that_cannot_be_used_is_an_error(void **state)
 		{" \n", "/c: empty"},
 		{"{", "EGRESS_POLICY_CEILING_FILE: /c: "},
 		{"egress:\n  - {action: permit, target: a.test}\n", "/c: egress"},
-		{"a: [\n", "/c:1: "},
+		{"a: [\n", "expected YAML"},
 	};
 
 	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {

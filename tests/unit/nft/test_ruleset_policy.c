@@ -12,6 +12,7 @@
 #include "base/strbuf.h"
 #include "nft/ruleset.h"
 #include "policy/check.h"
+#include "policy/policy_merge.h"
 
 #define TEXT_MAX (1u << 20)
 
@@ -291,6 +292,50 @@ static void test_random_policies_never_let_out_what_is_denied(void **state)
 	}
 }
 
+static size_t random_rows(unsigned seed, struct row *rows)
+{
+	const size_t n = seed % 5;
+	unsigned x = seed * 2654435761u;
+
+	for (size_t i = 0; i < n; i++) {
+		x = x * 1103515245u + 12345u;
+		rows[i] = (struct row){.action = (x >> 9) % 3 ? "allow" : "deny",
+			.target = targets[(x >> 12) % ARRAY_LEN(targets)],
+			.ports = {80, 443, 8080},
+			.n_ports = (x >> 20) % 4};
+		if (rows[i].target[0] == '\0' && rows[i].n_ports == 0)
+			rows[i].n_ports = 1;
+	}
+	return n;
+}
+
+static void test_nothing_leaves_that_the_ceiling_does_not_allow(void **state)
+{
+	const struct ruleset_options o = {0};
+	const struct ruleset_lists lists = {0};
+	const struct rule_list none = {.v = NULL};
+	struct errmsg msg;
+
+	for (unsigned seed = 1; seed <= 6000; seed++) {
+		struct row rows[6];
+		struct policy *user = policy_of(rows, random_rows(seed, rows), seed % 3 == 0);
+		struct policy *ceiling =
+			policy_of(rows, random_rows(seed ^ 0x5555u, rows), seed % 4 == 0);
+		struct policy *p = policy_merge_always(user, &none, &none, ceiling);
+		struct ruleset r;
+
+		ruleset_init(&r, &o);
+		assert_int_equal(ruleset_from_policy(&r, p, &lists, &msg), 0);
+		oracle_row(&r, p, seed);
+		for (size_t i = 0; i < r.n; i++)
+			assert_true(ruleset_entry_valid(&r.entry[i]));
+		ruleset_fini(&r);
+		policy_unref(p);
+		policy_unref(user);
+		policy_unref(ceiling);
+	}
+}
+
 /* The first n_deny rows become the operator's denials, the next n_allow what they always allow. */
 static struct policy *policy_always_of(
 	struct row *rows, size_t n, size_t n_deny, size_t n_allow, bool default_allow)
@@ -384,6 +429,7 @@ int main(void)
 		cmocka_unit_test(test_lists_become_entries),
 		cmocka_unit_test(test_a_port_zero_in_a_list_is_refused),
 		cmocka_unit_test(test_random_policies_never_let_out_what_is_denied),
+		cmocka_unit_test(test_nothing_leaves_that_the_ceiling_does_not_allow),
 		cmocka_unit_test(test_the_operators_rules_count_before_the_others),
 		cmocka_unit_test(test_too_many_entries_are_refused_with_a_reason),
 	};

@@ -170,7 +170,7 @@ static void test_operators_rules_count_before_the_others(void **state)
 		"allow 192.168.0.0/16; allow 11.0.0.0/8");
 	struct rule_list deny = list_of("deny", "bad.test both.test 192.168.7.0/24");
 	struct rule_list allow = list_of("allow", "good.test both.test 10.1.2.3 192.168.7.1");
-	struct policy *p = policy_merge_always(user, &deny, &allow);
+	struct policy *p = policy_merge_always(user, &deny, &allow, NULL);
 	static const struct {
 		const char *target;
 		bool allow;
@@ -229,7 +229,7 @@ static void test_without_operators_rules_the_policy_is_the_same_one(void **state
 {
 	struct policy *user = fixture_policy(false, "allow a.test");
 	struct rule_list none = {.v = NULL};
-	struct policy *p = policy_merge_always(user, &none, &none);
+	struct policy *p = policy_merge_always(user, &none, &none, NULL);
 
 	assert_ptr_equal(p, user);
 	policy_unref(p);
