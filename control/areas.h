@@ -9,6 +9,7 @@
 #pragma once
 
 #include "audit/audit.h"
+#include "dns/leases.h"
 #include "policy/policy_json.h"
 #include "proxy/ca.h"
 #include "vault/vault.h"
@@ -43,13 +44,15 @@ bool area_lock_fits(void);
 size_t area_work_len(void);
 
 /* Plain area: the policy cell (the document as text, and with it the operator's rules), a small
- * cell for what the worker has to remember (struct worker_meta), then the audit trail to the end.
- */
+ * cell for what the worker has to remember (struct worker_meta), leases in use, then the audit
+ * trail to the end. */
 #define AREA_PLAIN_POLICY 0
 #define AREA_PLAIN_POLICY_LEN AREA_CELL_LEN(POLICY_DOC_MAX)
 #define AREA_PLAIN_META (AREA_PLAIN_POLICY + AREA_PLAIN_POLICY_LEN)
 #define AREA_PLAIN_META_LEN AREA_PAGE
-#define AREA_PLAIN_AUDIT (AREA_PLAIN_META + AREA_PLAIN_META_LEN)
+#define AREA_PLAIN_LEASES (AREA_PLAIN_META + AREA_PLAIN_META_LEN)
+#define AREA_PLAIN_LEASES_LEN AREA_CELL_LEN(LEASES_KEEP_MAX)
+#define AREA_PLAIN_AUDIT (AREA_PLAIN_LEASES + AREA_PLAIN_LEASES_LEN)
 
 /* audit_area_size() rounded up, after the rest. */
 static inline size_t area_plain_len(void)

@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/sock_diag.h"
+#include "control/areas.h"
 #include "control/policy_change.h"
 #include "control/probe.h"
 #include "control/webhook.h"
@@ -358,6 +359,8 @@ static struct dns_gate_config gate_config(struct worker *w)
 		.log_skip = s->log_skip,
 		.denied = w->webhook ? on_gate_denied : NULL,
 		.arg = w,
+		.keep = w->start.plain + AREA_PLAIN_LEASES,
+		.keep_len = AREA_PLAIN_LEASES_LEN,
 	};
 }
 

@@ -90,6 +90,12 @@ struct addr_entry *addr_entry_ref(struct addr_entry *e)
 	return e;
 }
 
+static bool addr_entry_eq(const struct addr_entry *a, const struct addr_entry *b)
+{
+	return a->err == b->err && a->n == b->n &&
+		memcmp(a->addrs, b->addrs, a->n * sizeof(a->addrs[0])) == 0;
+}
+
 void addr_entry_unref(struct addr_entry *e)
 {
 	if (!e || --e->refs > 0)
@@ -139,9 +145,16 @@ struct addr_entry *addr_cache_peek(struct addr_cache *c, struct slice name)
 struct addr_entry *addr_cache_put(struct addr_cache *c, struct slice name, struct addr_entry *e)
 {
 	struct addr_entry *fixed = map_find(c->hosts, name);
+	struct addr_entry *old = fixed ? NULL : map_find(c->answers, name);
 
 	if (fixed)
 		return fixed;
+	/* An answer that stays for long keeps its place: made anew each time, the few that stay lie
+	 * on as many pages when thousands around them have gone. */
+	if (old && old->refs == 1 && addr_entry_eq(old, e)) {
+		old->expires_ms = e->expires_ms;
+		return old;
+	}
 	map_put(c->answers, name, addr_entry_ref(e));
 	return e;
 }

@@ -29,7 +29,7 @@ struct addr_entry *addr_cache_find(struct addr_cache *c, struct slice name);
 /* The answer kept for the name, fresh or not; NULL if there is none. */
 struct addr_entry *addr_cache_peek(struct addr_cache *c, struct slice name);
 /* Keeps e (with a reference of its own) unless the name is static. Returns what holds now for the
- * name: e or the static entry. */
+ * name: e, the entry that was there and says the same, with e's time, or the static entry. */
 struct addr_entry *addr_cache_put(struct addr_cache *c, struct slice name, struct addr_entry *e);
 
 /* Drops answers whose time is over. Returns how many are left. Not while one is borrowed. */

@@ -35,6 +35,8 @@ int dns_gate_new(struct event_base *base, const struct forwarder_config *forward
 	dns_gate_configure(g, config);
 	if (config->audit)
 		g->diag_fd = client_uid_open();
+	if (config->guard && config->keep)
+		leases_keep(g->leases, config->keep, config->keep_len);
 	*out = g;
 	return 0;
 }

@@ -38,6 +38,8 @@ struct dns_gate_config {
 	const struct policy *log_skip; /* names that it allows are not logged; may be NULL */
 	void (*denied)(struct slice name, void *arg); /* for the webhook; may be NULL */
 	void *arg;
+	void *keep; /* cell for leases that outlive us, see leases_keep; NULL: none. For life */
+	size_t keep_len;
 };
 
 struct dns_gate_stats {

@@ -1,6 +1,6 @@
 /* The table of leases and the way of a grant: to the guard, and into the table once the kernel has
  * it. Before it: dns_query with a filtered answer. After it: nft/guard_client. Renewal is in
- * leases_renew.c. */
+ * leases_renew.c, what outlives a worker in leases_keep.c. */
 #include "dns/leases.h"
 
 #include <malloc.h>
@@ -93,22 +93,30 @@ static struct lease *lease_add(struct lease_name *ln, const struct netaddr *a)
 	return to;
 }
 
-static void leases_record(struct leases *l, const struct lease_grant *g)
+struct lease_name *lease_put(
+	struct leases *l, struct slice name, const struct netaddr *a, uint64_t end_ms)
 {
-	struct slice name = slice_make(g->name, g->name_len);
 	struct lease_name *ln = map_find(l->names, name);
-	uint64_t now_ms = clock_mono_ms();
-	size_t i;
+	struct lease *e;
 
 	if (!ln)
 		ln = lease_name_new(l, name);
-	for (i = 0; i < g->n; i++) {
-		struct lease *e = lease_find(ln, &g->v[i].addr);
+	e = lease_find(ln, a);
+	if (!e)
+		e = lease_add(ln, a);
+	e->end_ms = end_ms;
+	return ln;
+}
 
-		if (!e)
-			e = lease_add(ln, &g->v[i].addr);
-		e->end_ms = now_ms + g->v[i].seconds * UINT64_C(1000);
-	}
+static void leases_record(struct leases *l, const struct lease_grant *g)
+{
+	uint64_t now_ms = clock_mono_ms();
+	size_t i;
+
+	for (i = 0; i < g->n; i++)
+		(void)lease_put(l, slice_make(g->name, g->name_len), &g->v[i].addr,
+			now_ms + g->v[i].seconds * UINT64_C(1000));
+	leases_keep_soon(l);
 }
 
 struct lease_sweep {
@@ -401,6 +409,7 @@ void leases_configure(struct leases *l, struct guard_client *guard)
 	l->by_port = leases_policy_has_ports(l->judge->policy);
 	map_each(l->names, lease_collect_one, &c);
 	leases_sweep(l, c.now_ms);
+	leases_keep_soon(l);
 }
 
 /* --- start and end --- */
@@ -429,6 +438,7 @@ void leases_free(struct leases *l)
 	/* The analyzer does not see that TAILQ_REMOVE moves the head on. */
 	while ((g = TAILQ_FIRST(&l->grants)))
 		lease_grant_free(g); /* NOLINT(clang-analyzer-unix.Malloc) */
+	leases_keep_fini(l);
 	map_free(l->names);
 	free(l);
 }

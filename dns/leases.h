@@ -15,6 +15,9 @@
 #define LEASES_MAX 131072        /* addresses of all names; E_FULL beyond */
 #define LEASES_REFRESH_NAMES 128 /* the last ones asked for are asked again (reference 6.6) */
 #define LEASES_REFRESH_S 900 /* so long after a client last asked or a connection was last seen */
+#define LEASES_KEEP_NAMES \
+	256 /* outlive the worker: those asked for last, and all with connections */
+#define LEASES_KEEP_MAX 65536 /* bytes for that, of one copy */
 
 struct event_base;
 struct forwarder;
@@ -36,6 +39,11 @@ void leases_free(struct leases *l);
 /* guard NULL: nothing is programmed or kept (mode `dns`). Forgets what judge no longer allows:
  * the ruleset that the kernel now has is without it. */
 void leases_configure(struct leases *l, struct guard_client *guard);
+
+/* Takes up what a worker before this one left in the cell (base/state.h, for LEASES_KEEP_MAX bytes)
+ * as far as judge allows it, and from now on keeps there the leases in use. The kernel gets them
+ * with its first ruleset. The cell must outlive l. After leases_configure. */
+void leases_keep(struct leases *l, void *cell, size_t len);
 
 /* The lease for a record of this TTL, in seconds. */
 uint32_t lease_seconds(uint32_t ttl_s);

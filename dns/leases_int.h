@@ -44,7 +44,11 @@ struct leases {
 	struct lease_refresh_list refreshes;
 	size_t n_refreshes;
 	struct event *tick;
-	int diag_fd; /* sock_diag, or -1 */
+	int diag_fd;     /* sock_diag, or -1 */
+	void *keep_cell; /* for the next worker; NULL: nothing is kept */
+	size_t keep_len;
+	uint8_t *keep_room;       /* what is written there is put together here */
+	struct event *keep_later; /* pending: something changed */
 };
 
 /* As leases_grant_start, but also for addresses that are in force: a fresh timeout for each. */
@@ -55,8 +59,15 @@ CHECKED bool leases_name_judge(const struct leases *l, struct slice name, struct
 /* Drops what has run out. */
 void leases_sweep(struct leases *l, uint64_t now_ms);
 struct lease *lease_find(struct lease_name *ln, const struct netaddr *a);
+/* The lease, made if there is none, ends then. Returns its name. */
+struct lease_name *lease_put(
+	struct leases *l, struct slice name, const struct netaddr *a, uint64_t end_ms);
 
 /* What the tick does, 15 to 45 s after the last one. */
 void leases_tick(struct leases *l);
 void leases_renew_init(struct leases *l);
 void leases_renew_fini(struct leases *l);
+
+/* Something was granted or forgotten. */
+void leases_keep_soon(struct leases *l);
+void leases_keep_fini(struct leases *l);

@@ -320,6 +320,25 @@ threading.Thread(target=serve, daemon=True).start()
     user.do("flows['kept']['stop'] = 1")
 
 
+def case_leases_outlive_the_worker(bed):
+    """A flow that the kernel lets out by itself does not notice a worker's end, and addresses that
+    names led to stay open as long as they were granted, unless policy has them no more."""
+    bed.with_settings()
+    bed.dig("two.test", "A", "order.wild.test", "A")
+    user = bed.user("nobody")
+    user.do(FLOWS + f"flow('kept', {WILD[4]!r}, 5000)\n")
+    time.sleep(0.4)  # the worker writes down what it granted
+    os.kill(bed.worker_pid(), signal.SIGKILL)
+    until(lambda: bed.health()[0] == 200, "green", 5)
+    left = bed.lease_s(TWO[4])
+    want((bed.opens(TWO[4], 5000), left is not None and 50 <= left <= 61), ("echo", True), f"lease {left}")
+    time.sleep(0.3)
+    want(user.do("result = [flows['kept'][k] for k in ('end', 'lost')]"), [None, False], "the open flow")
+    bed.patch(("deny", "two.test"), ("deny", "order.wild.test"))
+    want(bed.opens(TWO[4], 5000), "ConnectionRefusedError", "after the name is denied")
+    until(lambda: user.do("result = flows['kept']['end'] is not None"), "the flow is cut", 3)
+
+
 def case_N26_a_child_of_a_wildcard(bed):
     bed.with_settings()
     bed.change("PUT", rules([("deny", "*.wild.test", None), ("allow", "read.test", None)]))

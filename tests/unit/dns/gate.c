@@ -5,7 +5,6 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "dns/upstreams.h"
 
 /* --- the guard --- */
 
@@ -85,12 +84,27 @@ static int bound(int type, struct sockaddr_storage *ss)
 	return fd;
 }
 
+static void gate_start(struct fixture *f)
+{
+	const struct forwarder_config forward = {
+		.upstreams = &f->upstreams, .timeout_ms = TIMEOUT_MS, .probe_name = SLICE(".")};
+	struct errmsg msg;
+
+	assert_int_equal(dns_gate_new(f->base, &forward, &f->config, &f->gate, &msg), 0);
+	dns_gate_listen(f->gate, f->udp, DNS_GATE_UDP);
+	dns_gate_listen(f->gate, f->tcp, DNS_GATE_TCP);
+}
+
+void gate_again(struct fixture *f)
+{
+	dns_gate_free(f->gate);
+	gate_start(f);
+}
+
 int setup(void **state)
 {
 	struct fixture *f = calloc(1, sizeof(*f));
-	struct forwarder_config forward = {.timeout_ms = TIMEOUT_MS, .probe_name = SLICE(".")};
-	struct upstreams u = {.n = 2};
-	struct errmsg msg;
+	struct upstreams *u = &f->upstreams;
 
 	assert_non_null(f);
 	memset(&guard, 0, sizeof(guard));
@@ -98,10 +112,10 @@ int setup(void **state)
 	f->base = event_base_new();
 	assert_true(peer_init(&f->first, f->base, AF_INET));
 	assert_true(peer_init(&f->second, f->base, AF_INET));
-	u.v[0].addr = u.v[1].addr = fixture_addr("127.0.0.1");
-	u.v[0].port = f->first.port;
-	u.v[1].port = f->second.port;
-	forward.upstreams = &u;
+	u->n = 2;
+	u->v[0].addr = u->v[1].addr = fixture_addr("127.0.0.1");
+	u->v[0].port = f->first.port;
+	u->v[1].port = f->second.port;
 	f->config.policy = fixture_policy(false,
 		"deny bad.wild.test; allow *.wild.test; allow read.test; allow exact.test; "
 		"allow 10.77.0.2; deny evil.cdn.test; allow port.test 22,443");
@@ -109,11 +123,9 @@ int setup(void **state)
 	f->config.denied = on_denied;
 	f->config.arg = f;
 	f->config.guard = (struct guard_client *)f;
-	assert_int_equal(dns_gate_new(f->base, &forward, &f->config, &f->gate, &msg), 0);
 	f->udp = bound(SOCK_DGRAM, &f->to);
 	f->tcp = bound(SOCK_STREAM, &f->to_tcp);
-	dns_gate_listen(f->gate, f->udp, DNS_GATE_UDP);
-	dns_gate_listen(f->gate, f->tcp, DNS_GATE_TCP);
+	gate_start(f);
 	f->client = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	assert_int_equal(
 		connect(f->client, (struct sockaddr *)&f->to, sizeof(struct sockaddr_in)), 0);

@@ -15,6 +15,7 @@
 
 #include "base/strbuf.h"
 #include "dns/dns_gate.h"
+#include "dns/upstreams.h"
 #include "nft/guard_client.h"
 #include "nft/ruleset.h"
 #include "tests/unit/dns/peer.h"
@@ -51,6 +52,7 @@ struct fixture {
 	struct sockaddr_storage to_tcp;
 	int udp, tcp; /* the gate's */
 	int client;
+	struct upstreams upstreams;
 	uint64_t now_ms;
 	char denied[256];
 	unsigned n_denied;
@@ -59,6 +61,8 @@ struct fixture {
 	struct dns_answer answer; /* the reply, read */
 };
 
+/* Another gate in place of this one, as after the end of a worker: same sockets, same config. */
+void gate_again(struct fixture *f);
 /* Every call that waits ends so. */
 void guard_ack(int err);
 uint64_t real_ms(void);
