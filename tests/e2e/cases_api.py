@@ -2,8 +2,8 @@
 """Failures of other products at the control API, and attacks on each of its writing routes.
 
 case  covered here                                        elsewhere
-C158  all orders of four rules, both defaults, addresses, names and packets: netns/cases_api_gate.py;
-      rule files, against ten lines that say what counts  10,000 random policies: policy/oracle
+C158  all orders of four rules, both defaults, addresses, names and packets: netns/cases_gate.py;
+      rule files, against ten lines that say what counts  random ones: unit tests of policy/*_index
 C160  every address, the proxy as a way in, names that    pages: api.py; the token: api.py C152
       mean this machine, the token in /proc and files,
       sockets; _active
@@ -222,6 +222,15 @@ def case_C160_active_is_never_shown():
                          f"{method} {path} {token}")
 
 
+def case_C152_an_empty_token_is_none_and_said_aloud():
+    with running(token=False, OPENSANDBOX_EGRESS_TOKEN="") as e:
+        want_in("whoever reaches the API may change the policy", e.text(), "the log")
+        want_in("no token", str(e.status()["warnings"]), "status")
+        a = e.call("POST", "/credential-vault", {}, status=412)
+        want_in("requires egress API auth token", a.doc["message"], "and there is no vault")
+        e.call("GET", fields=("OPENSANDBOX-EGRESS-AUTH: ",))
+
+
 # --- attacks on the writing routes ---
 
 KEY = "sk-attacked-" + os.urandom(12).hex()
@@ -332,6 +341,17 @@ STRANGE_VAULT = {
     "a port beyond numbers": b'{"bindings":[{"name":"a","match":{"hosts":["api.test"],'
     b'"ports":[' + b"9" * 400 + b']},"auth":{"type":"passthrough"}}]}',
 }
+
+def replacing(placeholder):
+    return json.dumps({"credentials": [{"name": "a", "source": {"value": "v-0123456789"}}],
+                       "bindings": [{"name": "b", "match": {"hosts": ["api.test"]},
+                                     "auth": {"type": "passthrough", "substitutions": [
+                                         {"credential": "a", "placeholder": placeholder,
+                                          "in": ["header"]}]}}]}).encode()
+
+
+STRANGE_VAULT.update({f"C130: a placeholder {w}": replacing(p) for w, p in (
+    ("of nothing", ""), ("of 7 bytes", "ph-0001"), ("that is the value", "v-0123456789"))})
 STRANGE_PATCH = {
     "a set twice": b'{"credentials":{"add":[],"add":[]}}',
     **{f"revision {n[:12]!r}": b'{"expectedRevision":' + n + b"}" for n in (

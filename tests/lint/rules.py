@@ -244,6 +244,64 @@ def check_listed(tree):
             yield f.name, 1, f"{f.path.parent}/meson.build does not name it"
 
 
+# A test as docs/compatibility.md writes it: a script or a unit test's file, and a case of it; another
+# case of the same file may follow it after a comma.
+NAMED_TEST = re.compile(r"`((?:e2e|netns|long|clients)/[\w.-]+|(?:base|policy|audit|vault|nft|dns|proxy|"
+                        r"control|ctl)/\w+|fuzz-\w+)(?:: ([\w.-]+))?`((?:, `(?!fuzz-)[\w.-]+`)*)")
+STATE_WORDS = (("same", "the same"), ("better", "better on purpose"), ("absent", "absent"),
+               ("API", "wait"))
+
+
+def named_tests(line):
+    """(file, case or None) of each test that a line names."""
+    for m in NAMED_TEST.finditer(line):
+        yield m[1], m[2]
+        for more in re.findall(r"`([\w.-]+)`", m[3]):
+            yield m[1], more
+
+
+def named_file(tree, where):
+    if where.startswith("fuzz-"):
+        return tree.files.get(f"tests/fuzz/fuzz_{where[5:]}.c")
+    if "." in where:
+        return tree.files.get(f"tests/{where}")
+    folder, _, name = where.partition("/")
+    return tree.files.get(f"tests/unit/{folder}/test_{name}.c") or \
+        tree.files.get(f"tests/unit/{folder}/loop_{name}.c")
+
+
+def has_case(text, case):
+    """The name as it is printed, or that of the function; scripts may put a word in front of all."""
+    first, _, rest = case.partition("-")
+    if f'f"{first}-{{' in text:
+        case = rest
+    return re.search(rf"(?<![\w-]){re.escape(case)}(?![\w-])|"
+                     rf"(?<![a-zA-Z0-9]){re.escape(case.replace('-', '_'))}\b", text)
+
+
+def check_compat(tree):
+    """docs/compatibility.md names tests that are there, and counts its rows right."""
+    f = tree.files.get("docs/compatibility.md")
+    counts, total = dict.fromkeys((s for s, _ in STATE_WORDS), 0), None
+    for i, line in enumerate(f.lines if f else (), 1):
+        cells = [c.strip() for c in line.split(" | ")]
+        if line.startswith("| ") and len(cells) > 2 and cells[1] in counts:
+            counts[cells[1]] += 1
+        if re.match(r"Of \d+ rows ", line):
+            total = i, line
+        for where, case in named_tests(line) if line.startswith("|") else ():
+            test = named_file(tree, where)
+            if test is None:
+                yield f.name, i, f"there is no {where}"
+            elif case and not has_case(test.text, case):
+                yield f.name, i, f"{where} has no {case}"
+    if total:
+        told = [int(re.search(rf"(\d+) (?:are )?{words}|$", total[1])[1] or 0)
+                for _, words in STATE_WORDS]
+        if [int(total[1].split()[1]), *told] != [sum(counts.values()), *counts.values()]:
+            yield f.name, total[0], f"there are {sum(counts.values())} rows, {counts}"
+
+
 RULES = {
     "includes": check_includes,
     "order": check_order,
@@ -254,4 +312,5 @@ RULES = {
     "ascii": check_ascii,
     "paths": check_paths,
     "listed": check_listed,
+    "compat": check_compat,
 }

@@ -10,8 +10,12 @@ operation gets in each pass. Bed: e2e/apibed.py.
 """
 import json
 import os
+import random
+import socket
+import statistics
 import subprocess
 import sys
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "e2e"))
@@ -124,6 +128,34 @@ def case_schemathesis_in_mode_proxy():
         want(e.call("GET", "/healthz", token=False).body, b"ok", "it is well afterwards")
     want(sorted(every_operation() - set(found)), [], "operations that were not asked")
     judged(found, wrong)
+
+
+TIMED = 4000  # requests with each guess
+
+
+def case_C152_time_does_not_tell_how_much_is_right():
+    """Guesses that are right in more and more bytes take the same time, as far as noise lets one see: in
+    turn, so that whatever else the machine does hits all of them alike."""
+    guesses = {n: TOKEN[:n] + "~" * (len(TOKEN) - n) for n in (0, 8, 16, 31)}
+    took = {n: [] for n in guesses}
+    with running() as e:
+        s = e.connect()
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        requests = {n: e.request("GET", "/policy", token=False, fields=(
+            f"OPENSANDBOX-EGRESS-AUTH: {guess}",)) for n, guess in guesses.items()}
+        for _ in range(TIMED):
+            for n in random.sample(list(guesses), len(guesses)):
+                start = time.perf_counter_ns()
+                s.sendall(requests[n])
+                answer = s.recv(4096)
+                took[n].append(time.perf_counter_ns() - start)
+                want(answer[:12], b"HTTP/1.1 401", f"{n} bytes")
+        s.close()
+    median = {n: statistics.median(t) for n, t in took.items()}
+    middle = sorted(took[0])[TIMED // 10:-TIMED // 10]
+    print(f"  medians in us: { {n: round(m / 1000, 1) for n, m in median.items()} }, "
+          f"sigma {statistics.stdev(middle) / 1000:.1f}", flush=True)
+    want(max(median.values()) - min(median.values()) < statistics.stdev(middle), True, f"{median}")
 
 
 if __name__ == "__main__":

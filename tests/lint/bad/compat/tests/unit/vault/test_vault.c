@@ -1,0 +1,3 @@
+/* A test. */
+static void test_one(void **state);
+static void test_two(void **state);
