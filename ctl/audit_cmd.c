@@ -1,4 +1,5 @@
-/* The command line of `egressctl audit`. After it: audit_tail, audit_query, audit/audit_file. */
+/* The command line of `egressctl audit`. After it: audit_tail, audit_query, audit_context,
+ * audit/audit_file. */
 #include "ctl/audit_cmd.h"
 
 #include <stdio.h>
@@ -7,6 +8,8 @@
 
 #include "audit/audit_file.h"
 #include "base/clock.h"
+#include "ctl/api_client.h"
+#include "ctl/audit_context.h"
 #include "ctl/audit_help.h"
 #include "ctl/audit_print.h"
 #include "ctl/audit_query.h"
@@ -45,6 +48,40 @@ static char *audit_path(const char *file, const char *config)
 	return path;
 }
 
+/* Where lines come from, as options name it. */
+struct audit_from {
+	const char *file, *config;
+	struct api_client api;
+	char *path; /* owned; NULL: ask api */
+};
+
+/* The environment is that of a running egress, as in its container. */
+static bool audit_beside_egress(void)
+{
+	return environment_get(environ, "OPENSANDBOX_EGRESS_TOKEN") ||
+		environment_get(environ, "OPENSANDBOX_EGRESS_HTTP_ADDR");
+}
+
+/* Without an option: the file, if there is one; else the egress that this environment belongs to.
+ * False after a complaint. */
+static bool audit_find(struct audit_from *from)
+{
+	from->api.environ = environ;
+	if (from->api.address) {
+		if (from->file || from->config)
+			command_complain("--api and --file or --config: expected one of them");
+		return !from->file && !from->config;
+	}
+	from->path = audit_path(from->file, from->config);
+	if (from->path && !from->file && !from->config && audit_beside_egress() &&
+		access(from->path, F_OK) < 0) {
+		free(from->path);
+		from->path = NULL;
+		return true;
+	}
+	return from->path != NULL;
+}
+
 static bool audit_wants_color(void)
 {
 	return audit_print_color(isatty(STDOUT_FILENO) == 1, environ);
@@ -58,14 +95,14 @@ static enum command_exit audit_cmd_tail(int argc, char **argv)
 		{"follow", no_argument, NULL, 'f'},
 		{"json", no_argument, NULL, 'j'},
 		{"file", required_argument, NULL, 'F'},
+		{"api", required_argument, NULL, 'a'},
 		{"config", required_argument, NULL, 'c'},
 		{"help", no_argument, NULL, 'h'},
 		{NULL, 0, NULL, 0},
 	};
 	struct audit_tail t = {.lines = TAIL_LINES_DEFAULT};
-	const char *file = NULL, *config = NULL;
+	struct audit_from from = {.file = NULL};
 	enum command_exit code;
-	char *path;
 	int c;
 
 	optind = 0;
@@ -78,18 +115,19 @@ static enum command_exit audit_cmd_tail(int argc, char **argv)
 			return COMMAND_WRONG;
 		t.follow |= c == 'f';
 		t.json |= c == 'j';
-		file = c == 'F' ? optarg : file;
-		config = c == 'c' ? optarg : config;
+		from.file = c == 'F' ? optarg : from.file;
+		from.config = c == 'c' ? optarg : from.config;
+		from.api.address = c == 'a' ? optarg : from.api.address;
 	}
 	if (optind < argc)
 		return audit_usage(name, argv[optind]);
-	path = audit_path(file, config);
-	if (!path)
+	if (!audit_find(&from))
 		return COMMAND_WRONG;
-	t.path = path;
+	t.path = from.path;
+	t.api = &from.api;
 	t.color = audit_wants_color();
 	code = audit_tail_run(&t);
-	free(path);
+	free(from.path);
 	return code;
 }
 
@@ -119,6 +157,7 @@ enum query_option {
 	QUERY_LIMIT,
 	QUERY_FORMAT,
 	QUERY_FILE,
+	QUERY_API,
 };
 
 static const struct option query_longs[] = {
@@ -134,6 +173,7 @@ static const struct option query_longs[] = {
 	{"limit", required_argument, NULL, QUERY_LIMIT},
 	{"format", required_argument, NULL, QUERY_FORMAT},
 	{"file", required_argument, NULL, QUERY_FILE},
+	{"api", required_argument, NULL, QUERY_API},
 	{"config", required_argument, NULL, 'c'},
 	{"help", no_argument, NULL, 'h'},
 	{NULL, 0, NULL, 0},
@@ -190,10 +230,9 @@ static enum command_exit audit_cmd_query(int argc, char **argv)
 {
 	static const char name[] = "egressctl audit query";
 	struct audit_query q = {.color = audit_wants_color()};
-	const char *file = NULL, *config = NULL;
+	struct audit_from from = {.file = NULL};
 	struct errmsg msg = {""};
 	enum command_exit code;
-	char *path;
 	int c;
 
 	optind = 0;
@@ -206,17 +245,18 @@ static enum command_exit audit_cmd_query(int argc, char **argv)
 			command_complain("--%s %s", audit_query_option_name(c), msg.text);
 			return COMMAND_WRONG;
 		}
-		file = c == QUERY_FILE ? optarg : file;
-		config = c == 'c' ? optarg : config;
+		from.file = c == QUERY_FILE ? optarg : from.file;
+		from.config = c == 'c' ? optarg : from.config;
+		from.api.address = c == QUERY_API ? optarg : from.api.address;
 	}
 	if (optind < argc)
 		return audit_usage(name, argv[optind]);
-	path = audit_path(file, config);
-	if (!path)
+	if (!audit_find(&from))
 		return COMMAND_WRONG;
-	q.path = path;
+	q.path = from.path;
+	q.api = &from.api;
 	code = audit_query_run(&q);
-	free(path);
+	free(from.path);
 	return code;
 }
 
@@ -329,6 +369,7 @@ static enum command_exit audit_cmd_verify(int argc, char **argv)
 }
 
 static const struct command audit_commands[] = {
+	{"context", audit_context_run},
 	{"tail", audit_cmd_tail},
 	{"query", audit_cmd_query},
 	{"verify", audit_cmd_verify},

@@ -1,6 +1,11 @@
 /* What `egressctl audit ... --help` prints. The formats are described in docs/audit-log.md. */
 #include "ctl/audit_help.h"
 
+#define HELP_API                                                                          \
+	"          --api HOST:PORT  ask a running egress, for the lines that it has in\n" \
+	"                           memory (the last 4 MiB), with the token of\n"         \
+	"                           OPENSANDBOX_EGRESS_TOKEN\n"
+
 #define HELP_FILE                                                                             \
 	"          --file FILE      the audit file; its rotated parts (FILE.1, FILE.2 ...)\n" \
 	"                           are found beside it\n"                                    \
@@ -12,19 +17,28 @@
 	"      ~/.local/state/egress/audit.jsonl.\n"                                          \
 	"\n"
 
+#define HELP_ASK                                                                               \
+	"      Where that is not there, and the environment has OPENSANDBOX_EGRESS_TOKEN or\n" \
+	"      OPENSANDBOX_EGRESS_HTTP_ADDR, as in the sidecar's container: --api with the\n"  \
+	"      address of the latter, else 127.0.0.1:18080.\n"                                 \
+	"\n"
+
 const char audit_help[] =
 	"NAME\n"
 	"      egressctl audit - read the audit trail of egress\n"
 	"\n"
 	"USAGE\n"
-	"      egressctl audit tail [-n N] [-f] [--json] [--file FILE]\n"
-	"      egressctl audit query [FILTER]... [--format table|csv|json] [--file FILE]\n"
+	"      egressctl audit tail [-n N] [-f] [--json] [--file FILE | --api HOST:PORT]\n"
+	"      egressctl audit query [FILTER]... [--format table|csv|json]\n"
+	"            [--file FILE | --api HOST:PORT]\n"
 	"      egressctl audit verify [--json] [FILE]...\n"
+	"      egressctl audit context [NAME=VALUE]...\n"
 	"\n"
 	"COMMANDS\n"
 	"      tail     the last lines, and those that follow\n"
 	"      query    the lines that filters let through, as table, CSV or JSON\n"
 	"      verify   whether a line was changed, removed, added or moved\n"
+	"      context  show or change the labels of the lines to come\n"
 	"\n"
 	"      Each has a --help of its own.\n";
 
@@ -33,7 +47,8 @@ const char audit_help_tail[] =
 	"      egressctl audit tail - the last lines of the audit trail\n"
 	"\n"
 	"USAGE\n"
-	"      egressctl audit tail [-n N] [-f] [--json] [--file FILE | --config FILE]\n"
+	"      egressctl audit tail [-n N] [-f] [--json]\n"
+	"            [--file FILE | --config FILE | --api HOST:PORT]\n"
 	"\n"
 	"DESCRIPTION\n"
 	"      Prints time, verdict, kind, method, status, URL and reason of each line.\n"
@@ -43,7 +58,8 @@ const char audit_help_tail[] =
 	"      -n, --lines N        how many lines (10), at most 1000000\n"
 	"      -f, --follow         go on with each new line, also after the file was\n"
 	"                           rotated\n"
-	"          --json           the lines as they stand in the file\n" HELP_FILE "ENVIRONMENT\n"
+	"          --json           the lines as they stand in the file\n" HELP_API HELP_FILE
+		HELP_ASK "ENVIRONMENT\n"
 	"      NO_COLOR             if set and not empty: no colours. Without a terminal\n"
 	"                           there are none either\n"
 	"\n"
@@ -63,7 +79,8 @@ const char audit_help_query[] =
 	"USAGE\n"
 	"      egressctl audit query [--since T] [--until T] [--host H] [--verdict V]\n"
 	"            [--kind K] [--reason R] [--method M] [--uid N] [--context NAME=VALUE]\n"
-	"            [--limit N] [--format table|csv|json] [--file FILE | --config FILE]\n"
+	"            [--limit N] [--format table|csv|json]\n"
+	"            [--file FILE | --config FILE | --api HOST:PORT]\n"
 	"\n"
 	"DESCRIPTION\n"
 	"      Reads the rotated files from the oldest on, then the newest, and prints the\n"
@@ -88,7 +105,7 @@ const char audit_help_query[] =
 	"          --format F       table; csv (RFC 4180, a header row; a cell that a\n"
 	"                           spreadsheet would take for a formula gets an apostrophe\n"
 	"                           in front); json (the lines as they stand in the "
-	"file)\n" HELP_FILE "EXIT CODES\n"
+	"file)\n" HELP_API HELP_FILE HELP_ASK "EXIT CODES\n"
 	"      0   all lines were read\n"
 	"      1   a line cannot be parsed; stderr names file and line, the others are\n"
 	"          printed\n"
@@ -96,7 +113,8 @@ const char audit_help_query[] =
 	"\n"
 	"EXAMPLES\n"
 	"      egressctl audit query --since 1h --verdict blocked\n"
-	"      egressctl audit query --kind read --since 2026-01-01 --format csv >reads.csv\n";
+	"      egressctl audit query --kind read --since 2026-01-01 --format csv >reads.csv\n"
+	"      egressctl audit query --api :18080 --context run=r-81 --format json\n";
 
 const char audit_help_verify[] =
 	"NAME\n"

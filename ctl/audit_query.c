@@ -6,12 +6,14 @@
 
 #include "audit/audit_file.h"
 #include "ctl/audit_print.h"
+#include "ctl/audit_remote.h"
 
 void audit_query_complain(const char *path, const struct errmsg *msg, int code)
 {
-	if (code == -ENOENT)
-		command_complain("%s: there is no such audit file: name another with --file FILE, "
-				 "--config FILE or EGRESS_AUDIT",
+	if (path && code == -ENOENT)
+		command_complain(
+			"%s: there is no such audit file: name another with --file FILE, "
+			"--config FILE or EGRESS_AUDIT, or ask a running egress with --api",
 			path);
 	else
 		command_complain("%s", msg->text[0] ? msg->text : err_text(code));
@@ -82,8 +84,21 @@ static int query_line(
 	return ret;
 }
 
+/* One of the two is open. */
+struct query_source {
+	struct audit_file *file;
+	struct audit_remote remote;
+	struct errmsg msg; /* why the remote one failed */
+};
+
+static int query_next(struct query_source *s, struct audit_line *line)
+{
+	return s->file ? audit_file_next(s->file, line)
+		       : audit_remote_next(&s->remote, line, &s->msg);
+}
+
 /* 0, 1 if a line could not be parsed, or a negated errno. */
-static int query_lines(const struct audit_query *q, struct audit_file *f)
+static int query_lines(const struct audit_query *q, struct query_source *s)
 {
 	struct audit_line line;
 	struct strbuf out;
@@ -94,7 +109,7 @@ static int query_lines(const struct audit_query *q, struct audit_file *f)
 	strbuf_init(&out, AUDIT_PRINT_MAX);
 	query_print_head(q, &out);
 	while (query_write(&out) && (q->limit == 0 || printed < q->limit)) {
-		ret = audit_file_next(f, &line);
+		ret = query_next(s, &line);
 		if (ret <= 0)
 			break;
 		ret = query_line(q, &line, &out);
@@ -110,19 +125,26 @@ static int query_lines(const struct audit_query *q, struct audit_file *f)
 
 enum command_exit audit_query_run(const struct audit_query *q)
 {
-	struct audit_file *f = NULL;
-	struct errmsg msg = {""};
+	struct query_source s = {.msg = {""}};
 	int ret;
 
-	ret = audit_file_open(q->path, true, &f, &msg);
+	if (q->path)
+		ret = audit_file_open(q->path, true, &s.file, &s.msg);
+	else
+		ret = audit_remote_open(&s.remote, q->api, AUDIT_REMOTE_ALL, &s.msg);
 	if (ret < 0) {
-		audit_query_complain(q->path, &msg, ret);
+		audit_query_complain(q->path, &s.msg, ret);
+		audit_remote_close(&s.remote);
 		return COMMAND_WRONG;
 	}
-	ret = query_lines(q, f);
-	audit_file_close(f);
+	ret = query_lines(q, &s);
+	audit_file_close(s.file);
+	audit_remote_close(&s.remote);
 	if (ret < 0) {
-		command_complain("%s: %s", q->path, err_text(ret));
+		if (q->path)
+			command_complain("%s: %s", q->path, err_text(ret));
+		else
+			command_complain("%s", s.msg.text);
 		return COMMAND_WRONG;
 	}
 	return command_flush(ret > 0 ? COMMAND_NO : COMMAND_OK);

@@ -2,13 +2,15 @@
  * on, that a filter lets through. Memory does not grow with the files. */
 #pragma once
 
+#include "ctl/api_client.h"
 #include "ctl/audit_filter.h"
 #include "ctl/command.h"
 
 enum audit_format { AUDIT_FORMAT_TABLE, AUDIT_FORMAT_CSV, AUDIT_FORMAT_JSON };
 
 struct audit_query {
-	const char *path;
+	const char *path; /* NULL: ask api, for the lines that it has in memory */
+	const struct api_client *api;
 	struct audit_filter filter;
 	enum audit_format format;
 	uint64_t limit; /* lines printed at most, 0: all */

@@ -7,10 +7,12 @@
 
 #include "ctl/audit_print.h"
 #include "ctl/audit_query.h"
+#include "ctl/audit_remote.h"
 #include "ctl/file_follow.h"
 
 /* The writer's sink drains every 100 ms; a person does not see the difference. */
 #define TAIL_POLL_MS 150
+#define TAIL_REMOTE_MS 1000
 
 static bool tail_line(const struct audit_tail *t, struct slice line, struct strbuf *out)
 {
@@ -24,8 +26,8 @@ static bool tail_line(const struct audit_tail *t, struct slice line, struct strb
 		return true;
 	}
 	if (audit_record_decode(line, &r, &msg) < 0) {
-		command_complain(
-			"%s: %s: %.*s", t->path, msg.text, (int)slice_first(line, 80).len, line.p);
+		command_complain("%s: %s: %.*s", t->path ? t->path : "egress", msg.text,
+			(int)slice_first(line, 80).len, line.p);
 		good = false;
 	} else {
 		audit_print_table_row(out, &r, t->color);
@@ -63,11 +65,11 @@ static int tail_drain(
 }
 
 /* True when it is time to look again, false when nobody reads us any more. */
-static bool tail_wait(void)
+static bool tail_wait(int ms)
 {
 	struct pollfd p = {.fd = STDOUT_FILENO};
 
-	return poll(&p, 1, TAIL_POLL_MS) <= 0 || (p.revents & (POLLERR | POLLNVAL)) == 0;
+	return poll(&p, 1, ms) <= 0 || (p.revents & (POLLERR | POLLNVAL)) == 0;
 }
 
 /* A last line without newline, when nobody waits for the rest of it. */
@@ -90,7 +92,63 @@ static int tail_torn(
 	return fwrite(strbuf_cstr(out), 1, out->len, stdout) == out->len ? 0 : E_EOF;
 }
 
-enum command_exit audit_tail_run(const struct audit_tail *t)
+/* As tail_drain. */
+static int tail_remote_drain(const struct audit_tail *t, struct audit_remote *r, struct strbuf *out,
+	bool *bad, struct errmsg *msg)
+{
+	struct audit_line line;
+	int ret;
+
+	while ((ret = audit_remote_next(r, &line, msg)) > 0) {
+		*bad |= !tail_line(t, line.text, out);
+		if (fwrite(strbuf_cstr(out), 1, out->len, stdout) != out->len)
+			return E_EOF;
+		strbuf_clear(out);
+	}
+	return fflush(stdout) == 0 ? ret : E_EOF;
+}
+
+/* What a later try may mend: an answer that says no is none of that. */
+static bool tail_may_return(int ret)
+{
+	return ret != E_EOF && ret != E_VALUE && ret != E_SYNTAX;
+}
+
+static enum command_exit tail_remote(const struct audit_tail *t)
+{
+	struct audit_remote r;
+	struct errmsg msg = {""};
+	struct strbuf out;
+	bool bad = false;
+	int ret = audit_remote_open(&r, t->api, t->lines, &msg);
+
+	strbuf_init(&out, AUDIT_PRINT_MAX);
+	if (ret == 0 && !t->json) {
+		audit_print_table_head(&out);
+		(void)fwrite(strbuf_cstr(&out), 1, out.len, stdout);
+		strbuf_clear(&out);
+	}
+	while (ret == 0) {
+		ret = tail_remote_drain(t, &r, &out, &bad, &msg);
+		if (!t->follow)
+			break;
+		if (ret < 0 && tail_may_return(ret)) {
+			command_complain("%s", msg.text);
+			ret = 0;
+		}
+		if (!tail_wait(TAIL_REMOTE_MS))
+			break;
+	}
+	strbuf_fini(&out);
+	audit_remote_close(&r);
+	if (ret < 0 && ret != E_EOF) {
+		command_complain("%s", msg.text);
+		return COMMAND_WRONG;
+	}
+	return command_flush(bad ? COMMAND_NO : COMMAND_OK);
+}
+
+static enum command_exit tail_file(const struct audit_tail *t)
 {
 	struct file_follow f;
 	struct errmsg msg = {""};
@@ -108,7 +166,7 @@ enum command_exit audit_tail_run(const struct audit_tail *t)
 		audit_print_table_head(&out);
 	do {
 		ret = tail_drain(t, &f, &out, &bad);
-	} while (ret == 0 && t->follow && tail_wait());
+	} while (ret == 0 && t->follow && tail_wait(TAIL_POLL_MS));
 	if (ret == 0 && !t->follow)
 		ret = tail_torn(t, &f, &out, &bad);
 	strbuf_fini(&out);
@@ -118,4 +176,9 @@ enum command_exit audit_tail_run(const struct audit_tail *t)
 		return COMMAND_WRONG;
 	}
 	return command_flush(bad ? COMMAND_NO : COMMAND_OK);
+}
+
+enum command_exit audit_tail_run(const struct audit_tail *t)
+{
+	return t->path ? tail_file(t) : tail_remote(t);
 }

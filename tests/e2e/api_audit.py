@@ -5,12 +5,13 @@ docs/development.md."""
 import json
 import os
 import socket
+import subprocess
 import sys
 import threading
 import time
 from contextlib import contextmanager
 
-from apibed import SRC, Skip, allow, main, rule, running, until, want, want_in, want_out
+from apibed import CTL, SRC, TOKEN, Skip, allow, main, rule, running, until, want, want_in, want_out
 
 sys.path.insert(0, os.path.join(SRC, "tests", "tools"))
 import audit_chain  # noqa: E402
@@ -367,6 +368,58 @@ def case_egressctl_shows_labels():
         want_in('"{""run"":""=1+1""}"', rows[1], "CSV")
 
 
+def case_egressctl_reads_a_running_egress():
+    with running(EGRESS_AUDIT="stdout") as e:
+        api = ["--api", f"127.0.0.1:{e.port}"]
+        want(e.ctl("audit", "context", *api), ("", ""), "no labels")
+        want(e.ctl("audit", "context", *api, "run=r=1", "a=\x1b[31m")[0],
+             "run=r=1\na=\\u001b[31m\n", "set")
+        want(e.status()["audit"]["context"], {"run": "r=1", "a": "\x1b[31m"}, "labels")
+        for bad in (["run"], ["=x"], ["a=1", "a=2"], ["--clear", "a=1"]):
+            want(e.ctl("audit", "context", *api, *bad, code=2)[0], "", f"{bad}")
+        want_in("512 bytes", e.ctl("audit", "context", *api, "a=" + "v" * 600, code=1)[1], "long")
+        with e.connect() as s:
+            for _ in range(11):
+                e.raw(e.request("PATCH", "/policy", allow("a.test")) * 100, n=100, s=s)
+        text = Collector(e, 1000).rest().decode()
+        want(len(text.splitlines()) > 1000, True, "more than a page")
+        want(e.ctl("audit", "query", *api, "--format", "json")[0], text, "query")
+        want(e.ctl("audit", "tail", *api, "-n", "3", "--json")[0].splitlines(),
+             text.splitlines()[-3:], "tail")
+        want(e.ctl("audit", "tail", *api, "-n", "999999", "--json")[0], text, "all of it")
+        want(len(e.ctl("audit", "query", *api, "--context", "run=r=1", "--kind", "context")[0]
+                 .splitlines()), 2, "a filter, and the head")
+        # As inside the container: the variables say where, and there is no file.
+        want(e.ctl("audit", "tail", "-n", "1", "--json")[0].splitlines(), text.splitlines()[-1:],
+             "by the environment")
+        want_in("expected one", e.ctl("audit", "tail", *api, "--file", "x", code=2)[1], "both")
+        e.token = "wrong"
+        e.env["OPENSANDBOX_EGRESS_TOKEN"] = "wrong"
+        want_in("refused (401)", e.ctl("audit", "query", *api, code=2)[1], "wrong token")
+        want_in("refused (401)", e.ctl("audit", "tail", *api, code=2)[1], "wrong token")
+        e.env["OPENSANDBOX_EGRESS_TOKEN"] = TOKEN
+        want(e.ctl("audit", "context", *api, "--clear")[0], "", "cleared")
+        want_in("expected the API of a running egress",
+                e.ctl("audit", "tail", "--api", "127.0.0.1:1", code=2)[1], "nobody there")
+
+
+def case_egressctl_follows_over_a_killed_worker():
+    with running() as e:
+        p = subprocess.Popen([CTL, "audit", "tail", "-f", "-n", "0", "--json", "--api",
+                              f"127.0.0.1:{e.port}"], env=e.env, stdout=subprocess.PIPE, text=True)
+        try:
+            time.sleep(0.5)
+            e.call("PATCH", body=allow("first.test"))
+            want_in("PATCH /policy", p.stdout.readline(), "a line")
+            worker = e.worker()
+            os.kill(worker, 9)
+            until(lambda: e.worker() not in (0, worker), "the next worker")
+            want_in('"kind":"start"', p.stdout.readline(), "the next one")
+        finally:
+            p.kill()
+            p.wait()
+
+
 # --- users ---
 
 def as_user(uid, port, data, n=1):
@@ -405,6 +458,28 @@ def case_lines_name_the_user_of_the_socket():
             want([d["url"].endswith(f"/{uid}") for d in mine if d["url"]], [True] * 2,
                  f"URLs of {uid}")
         want({d["uid"] for d in docs if d["kind"] == "start"}, {None}, "lines of ours have none")
+
+
+def changed_hands(e, port, data, uid):
+    """Sends it by a socket that is uid's when it is accepted, and another one's after that."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as s:
+        time.sleep(0.2)
+        os.fchown(s.fileno(), uid, -1)
+        e.raw(data if isinstance(data, bytes) else data.encode(), s=s)
+
+
+def case_socket_that_changed_hands_has_no_user():
+    if os.geteuid() != 0:
+        raise Skip("needs root to give a socket away")
+    with running() as e:
+        for uid, path in ((0, "kept"), (USERS[0], "given")):
+            changed_hands(e, e.proxy, f"GET http://refused.test/{path} HTTP/1.1\r\n"
+                          "Host: refused.test\r\n\r\n", uid)
+            changed_hands(e, e.port, e.request("PUT", "/audit/context", {"labels": {"a": path}}), uid)
+        got = [(d["kind"], (d["url"] or "").rsplit("/", 1)[-1] or d["context"]["a"], d["uid"])
+               for d in docs_of(e) if d["kind"] in ("read", "context")]
+        want(got, [("read", "kept", 0), ("context", "kept", 0), ("read", "given", None),
+                   ("context", "given", None)], "users")
 
 
 # --- a flood ---

@@ -310,7 +310,7 @@ static void test_copy_takes_whole_lines_up_to_either_limit(void **state)
 	void *area;
 	struct ring *r = ring_of(&area);
 	struct strbuf out;
-	uint64_t second, third;
+	uint64_t second = 0, third = 0;
 
 	for (int i = 0; i < 3; i++)
 		commit(r, BODY);
