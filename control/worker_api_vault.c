@@ -29,7 +29,7 @@ static bool api_vault_trusts(const struct settings *s, const struct netaddr *fro
 }
 
 /* Reference 1.5, in its order, and then what is ours. */
-static int api_vault_ready(const struct worker *w, struct api_refusal *out)
+static int api_vault_ready(struct worker *w, struct api_refusal *out)
 {
 	const struct settings *s = w->settings;
 
@@ -49,6 +49,7 @@ static int api_vault_ready(const struct worker *w, struct api_refusal *out)
 		return api_vault_refuse(out, 412, "memory_not_locked",
 			"credential vault requires locked memory (RLIMIT_MEMLOCK), which there is "
 			"none of");
+	worker_watch_packets(w);
 	if (w->gate.packets.open > 0 && !s->packet_sockets)
 		return api_vault_refuse(out, 412, "packet_socket_present",
 			"a packet socket is open in the sandbox: it could read the keys of this "
@@ -58,7 +59,7 @@ static int api_vault_ready(const struct worker *w, struct api_refusal *out)
 
 void worker_api_vault_admit(const struct api_asked *q, void *arg, struct api_refusal *out)
 {
-	const struct worker *w = arg;
+	struct worker *w = arg;
 	const struct settings *s = w->settings;
 
 	if (slice_eq(q->method, SLICE("GET")) || api_vault_ready(w, out) < 0)

@@ -151,6 +151,8 @@ void worker_watch_close(struct worker *w);
 void worker_watch_state(struct worker *w, const struct guard_state *s);
 /* What the resolvers are by now, to health; for those who ask between two looks. */
 void worker_watch_resolvers(struct worker *w);
+/* Who has a packet socket by now, for those who ask between two looks. */
+void worker_watch_packets(struct worker *w);
 /* The guard itself is lost. */
 void worker_watch_gone(struct worker *w);
 /* What the kernel let out or refused by itself, to the audit trail. */

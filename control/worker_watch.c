@@ -225,6 +225,14 @@ static void on_watch_packet_socket(const struct packet_socket *s, void *arg)
 	worker_note(arg, AUDIT_GUARD, REASON_ALLOWED, what);
 }
 
+void worker_watch_packets(struct worker *w)
+{
+	struct worker_gate *g = &w->gate;
+
+	if (g->dns && packet_sockets_look(&g->packets, g->diag_fd, on_watch_packet_socket, w) < 0)
+		log_debug("worker", "packet sockets cannot be seen");
+}
+
 static bool watch_is_refused(const struct worker *w)
 {
 	return w->health.state[HEALTH_QUEUES] == HEALTH_FAILED ||
@@ -239,8 +247,7 @@ static void on_watch(evutil_socket_t fd, short what, void *arg)
 
 	worker_watch_resolvers(w);
 	watch_listeners(w);
-	if (packet_sockets_look(&g->packets, g->diag_fd, on_watch_packet_socket, w) < 0)
-		log_debug("worker", "packet sockets cannot be seen");
+	worker_watch_packets(w);
 	if (g->red_until_ms != 0 && now >= g->red_until_ms) {
 		g->red_until_ms = 0;
 		if (g->applied)
