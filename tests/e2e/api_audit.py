@@ -63,11 +63,11 @@ def docs_of(e):
 
 
 def file_is(e, text):
-    """The file gets its lines a moment later."""
+    """The file, which gets its lines a moment later."""
     def read():
         with open(e.audit_file, "rb") as f:
             return f.read()
-    until(lambda: len(read()) >= len(text), "the file has the lines")
+    until(lambda: read().endswith(text.splitlines(keepends=True)[-1]), "the last line in the file")
     return read()
 
 

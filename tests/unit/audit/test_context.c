@@ -28,7 +28,7 @@ static void test_labels_are_an_object_in_their_order(void **state)
 
 static void test_limit_counts_the_text_as_it_stands_in_a_line(void **state)
 {
-	char value[2 * AUDIT_CONTEXT_MAX];
+	char value[32 * AUDIT_CONTEXT_MAX];
 	struct context_label labels[CONTEXT_LABELS_MAX + 1];
 	struct context c = {.len = 1, .text = "k"};
 	struct errmsg msg = {.text = ""};
@@ -42,6 +42,10 @@ static void test_limit_counts_the_text_as_it_stands_in_a_line(void **state)
 	assert_int_equal(c.len, 1); /* refused: nothing is changed */
 	labels[0].value.len = sizeof(value);
 	assert_int_equal(context_set(&c, labels, 1, &msg), E_LIMIT);
+	/* Far more than there is room for before the limit is looked at. */
+	memset(value, 1, sizeof(value));
+	assert_int_equal(context_set(&c, labels, 1, &msg), E_LIMIT);
+	memset(value, 'v', sizeof(value));
 	labels[0].value.len = room;
 	assert_int_equal(context_set(&c, labels, 1, &msg), 0);
 	assert_int_equal(c.len, AUDIT_CONTEXT_MAX);
