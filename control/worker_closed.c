@@ -1,6 +1,7 @@
 /* A worker of a start that cannot succeed, or after too many crashes: it says why on /healthz, and
  * the kernel lets nothing out. No proxy, no DNS, no vault. After crashes it ends what the workers
- * before left open in the audit trail. Before it: supervisor_closed.c; after it: nothing. */
+ * before left open in the audit trail, and gives it on /audit. Before it: supervisor_closed.c;
+ * after it: nothing. */
 #include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include "base/log.h"
 #include "base/proc.h"
 #include "control/api.h"
+#include "control/api_audit.h"
 #include "control/areas.h"
 #include "control/worker_int.h"
 #include "nft/guard_client.h"
@@ -77,6 +79,13 @@ static void on_closed_healthz(struct api_call *call, void *arg)
 			"closed: ", health_cause(&w->health)));
 }
 
+static void on_closed_audit(struct api_call *call, void *arg)
+{
+	const struct worker *w = arg;
+
+	api_audit_run(w->audit, call);
+}
+
 static void closed_cause(struct worker *w)
 {
 	struct strbuf text;
@@ -111,10 +120,15 @@ static void closed_trail(struct worker *w)
 
 static void closed_listen(struct worker *w)
 {
-	static const struct api_route routes[] = {{"/healthz", NULL, true, on_closed_healthz}};
+	/* The second one where there is a trail, which is where workers served before. */
+	static const struct api_route routes[] = {
+		{"/healthz", NULL, API_OPEN, on_closed_healthz},
+		{"/audit", API_AUDIT_METHODS, 0, on_closed_audit},
+	};
 	static const enum role listeners[] = {ROLE_API, ROLE_API_V6};
 
-	w->api = api_new(w->base, routes, ARRAY_LEN(routes), w);
+	w->api = api_new(w->base, routes, w->audit ? 2 : 1, w);
+	api_set_token(w->api, w->settings->token);
 	for (size_t i = 0; i < ARRAY_LEN(listeners); i++)
 		if (w->start.roles.fd[listeners[i]] >= 0)
 			api_listen(w->api, w->start.roles.fd[listeners[i]]);

@@ -556,6 +556,11 @@ def case_closed_after_ten_crashes(bed):
     lines = until(lambda: [x for x in bed.lines() if x["rule"] and x["rule"].startswith(
         f"the worker ended {CRASHES} times")] and bed.lines(), "a line on record", 3)
     want([x["seq"] for x in lines], list(range(1, len(lines) + 1)), "the trail")
+    code, _, text = bed.ask("GET", "/audit?after=0&limit=1000")
+    want((code, text.splitlines(keepends=True)[-1:]),
+         (200, open(bed.audit, encoding="utf-8").readlines()[-1:]), "/audit")
+    want([bed.ask("GET", path, token="wrong")[0] for path in ("/audit", "/policy")], [401] * 2,
+         "without the token")
     crash(bed, CRASHES)  # of the workers that serve it: now without the trail
     until(lambda: "without the plain area" in bed.output(), "the trail is given up", 5)
     until(lambda: bed.health() == (503, why), "the same cause", 5)
