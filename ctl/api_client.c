@@ -94,7 +94,8 @@ static int client_receive(int fd, struct strbuf *in)
 	return in->full ? E_LIMIT : 0;
 }
 
-static int client_head(int fd, const char *method, struct strbuf *in, struct h1_head *head)
+static int client_head(
+	int fd, const char *method, struct strbuf *in, struct h1_head *head, struct strbuf *text)
 {
 	enum h1_error error = H1_OK;
 	size_t scanned = 0;
@@ -113,6 +114,8 @@ static int client_head(int fd, const char *method, struct strbuf *in, struct h1_
 		slice_first(strbuf_slice(in), (size_t)n), slice_str(method), head);
 	if (error != H1_OK)
 		return E_SYNTAX;
+	strbuf_clear(text);
+	strbuf_add(text, slice_first(strbuf_slice(in), (size_t)n));
 	/* What is asked of it later is numbers alone. */
 	strbuf_consume(in, (size_t)n);
 	return 0;
@@ -164,7 +167,7 @@ static int client_talk(int fd, const char *method, struct slice request, struct 
 		ret = client_send(fd, body);
 	do {
 		if (ret == 0)
-			ret = client_head(fd, method, &in, &head);
+			ret = client_head(fd, method, &in, &head, &out->head);
 	} while (ret == 0 && head.status < 200);
 	if (ret == 0) {
 		out->status = head.status;
@@ -186,6 +189,7 @@ int api_client_call(const struct api_client *c, const char *method, const char *
 	int fd;
 
 	*out = (struct api_client_answer){.status = 0};
+	strbuf_init(&out->head, H1_HEAD_MAX);
 	strbuf_init(&out->text, API_CLIENT_ANSWER_MAX);
 	if (!address)
 		address = environment_get(c->environ, "OPENSANDBOX_EGRESS_HTTP_ADDR");
@@ -218,8 +222,25 @@ int api_client_call(const struct api_client *c, const char *method, const char *
 void api_client_answer_fini(struct api_client_answer *a)
 {
 	json_decref(a->doc);
+	strbuf_fini(&a->head);
 	strbuf_fini(&a->text);
 	*a = (struct api_client_answer){.status = 0};
+}
+
+uint64_t api_client_number(const struct api_client_answer *a, const char *name)
+{
+	struct slice rest = strbuf_slice(&a->head);
+	uint64_t n = 0;
+
+	while (rest.len > 0) {
+		struct slice line = slice_cut(&rest, '\n');
+		struct slice value = slice_cut(&line, '\r');
+		struct slice key = slice_cut(&value, ':');
+
+		if (slice_ieq(key, slice_str(name)))
+			return slice_to_u64(slice_trim(value), &n) ? n : 0;
+	}
+	return 0;
 }
 
 const char *api_client_message(const struct api_client_answer *a)

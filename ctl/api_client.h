@@ -21,6 +21,7 @@ struct api_client {
 
 struct api_client_answer {
 	int status;
+	struct strbuf head; /* status line and fields */
 	struct strbuf text; /* as it came */
 	json_t *doc;        /* of it; NULL: it is no JSON */
 };
@@ -35,5 +36,7 @@ CHECKED int api_client_address(
 CHECKED int api_client_call(const struct api_client *c, const char *method, const char *path,
 	struct slice body, struct api_client_answer *out, struct errmsg *msg);
 void api_client_answer_fini(struct api_client_answer *a);
+/* The number in a field of the answer (its name in any letter case); 0: it has none. */
+uint64_t api_client_number(const struct api_client_answer *a, const char *name);
 /* What an answer that is no success says; fits into one line. */
 const char *api_client_message(const struct api_client_answer *a);

@@ -20,18 +20,10 @@ static int remote_get(struct audit_remote *r, const char *path, struct errmsg *m
 	return ret;
 }
 
-static uint64_t remote_number(const json_t *audit, const char *name)
-{
-	json_int_t n = json_integer_value(json_object_get(audit, name));
-
-	return n > 0 ? (uint64_t)n : 0;
-}
-
 int audit_remote_open(
 	struct audit_remote *r, const struct api_client *client, uint64_t n, struct errmsg *msg)
 {
 	const char *env = environment_get(client->environ, "OPENSANDBOX_EGRESS_HTTP_ADDR");
-	const json_t *audit;
 	uint64_t last, oldest;
 	int ret;
 
@@ -39,12 +31,11 @@ int audit_remote_open(
 	r->name = client->address ? client->address : env && env[0] ? env : API_CLIENT_ADDRESS;
 	if (n == AUDIT_REMOTE_ALL)
 		return 0;
-	ret = remote_get(r, "/status", msg);
+	ret = remote_get(r, "/audit?limit=1", msg);
 	if (ret < 0)
 		return ret;
-	audit = json_object_get(r->page.doc, "audit");
-	last = remote_number(audit, "seq");
-	oldest = remote_number(audit, "oldest");
+	last = api_client_number(&r->page, "X-Egress-Audit-Last");
+	oldest = api_client_number(&r->page, "X-Egress-Audit-Oldest");
 	if (oldest == 0)
 		return errmsg_set(msg, E_VALUE, "%s: this egress gives no audit trail", r->name);
 	r->started = true;

@@ -56,9 +56,39 @@ static void test_addresses(void **state)
 	}
 }
 
+static void test_number_of_a_field(void **state)
+{
+	static const struct {
+		const char *name;
+		uint64_t want;
+	} rows[] = {
+		{"X-Last", 17},
+		{"x-last", 17},
+		{"X-Las", 0},
+		{"X-Text", 0},
+		{"X-Most", UINT64_MAX},
+		{"X-More", 0},
+		{"HTTP/1.1 200 OK", 0},
+		{"", 0},
+	};
+	struct api_client_answer a = {.status = 200};
+
+	strbuf_init(&a.head, 1000);
+	strbuf_str(&a.head,
+		"HTTP/1.1 200 OK\r\nX-Last:17\r\nX-Text: a\r\nX-Most:  18446744073709551615 \r\n"
+		"X-More: 18446744073709551616\r\nX-Last: 18\r\n\r\n");
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+		assert_int_equal(api_client_number(&a, rows[i].name), rows[i].want);
+	api_client_answer_fini(&a);
+	assert_int_equal(api_client_number(&a, "X-Last"), 0);
+}
+
 int main(void)
 {
-	static const struct CMUnitTest tests[] = {cmocka_unit_test(test_addresses)};
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_addresses),
+		cmocka_unit_test(test_number_of_a_field),
+	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
