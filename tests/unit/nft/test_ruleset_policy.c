@@ -336,6 +336,35 @@ static void test_nothing_leaves_that_the_ceiling_does_not_allow(void **state)
 	}
 }
 
+/* Our own sockets do not reach it either. */
+static void test_special_address_that_only_the_policy_names_is_denied(void **state)
+{
+	static const struct row rows[] = {{"allow", "169.254.169.254", {0}, 0}};
+	static const bool named[] = {false, true};
+	const struct ruleset_options o = {0};
+	const struct ruleset_lists lists = {0};
+	const struct rule_list none = {.v = NULL};
+	struct netaddr a;
+	struct errmsg msg;
+
+	assert_true(netaddr_parse(SLICE("169.254.169.254"), &a));
+	for (size_t i = 0; i < ARRAY_LEN(named); i++) {
+		struct policy *user = policy_of(rows, 1, false);
+		struct policy *ceiling = policy_of(rows, named[i] ? 1 : 0, true);
+		struct policy *p = policy_merge_always(user, &none, &none, ceiling);
+		struct ruleset r;
+
+		ruleset_init(&r, &o);
+		assert_int_equal(ruleset_from_policy(&r, p, &lists, &msg), 0);
+		assert_int_equal(kernel_has(&r, RULESET_DENY, &a, 80), !named[i]);
+		assert_int_equal(kernel_has(&r, RULESET_ALLOW, &a, 80), named[i]);
+		ruleset_fini(&r);
+		policy_unref(p);
+		policy_unref(user);
+		policy_unref(ceiling);
+	}
+}
+
 /* The first n_deny rows become the operator's denials, the next n_allow what they always allow. */
 static struct policy *policy_always_of(
 	struct row *rows, size_t n, size_t n_deny, size_t n_allow, bool default_allow)
@@ -430,6 +459,7 @@ int main(void)
 		cmocka_unit_test(test_a_port_zero_in_a_list_is_refused),
 		cmocka_unit_test(test_random_policies_never_let_out_what_is_denied),
 		cmocka_unit_test(test_nothing_leaves_that_the_ceiling_does_not_allow),
+		cmocka_unit_test(test_special_address_that_only_the_policy_names_is_denied),
 		cmocka_unit_test(test_the_operators_rules_count_before_the_others),
 		cmocka_unit_test(test_too_many_entries_are_refused_with_a_reason),
 	};
