@@ -12,7 +12,7 @@ Attacks: 1 MiB and one byte more, deep and wide JSON, fields twice, numbers out 
 UTF-8, bodies cut off, slow and oversized senders. Each is sent to every writing route; afterwards the
 state is what it was, and a good caller is served. Bed: apibed.py, in a network of its own.
 """
-import ctypes
+import base64
 import itertools
 import json
 import os
@@ -23,12 +23,12 @@ import threading
 import time
 
 import casebed
+import leakscan
 from apibed import Failed, Skip, TOKEN, allow, deny, main, running, until, want, want_in, want_out
 
 MIB = 1 << 20
 OWN = "10.77.160.1"  # one more address of this machine
 AUTH = f"OPENSANDBOX-EGRESS-AUTH: {TOKEN}\r\n"
-LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 # --- C158 ---
@@ -443,6 +443,100 @@ def case_C126_patches_that_would_be_ambiguous():
         e.call("PATCH", "/credential-vault", {"bindings": {"add": [one("other", methods=("POST",)),
                                                                   one("exact", hosts=("a.wild.test",
                                                                                       ))]}})
+
+
+# --- keys on wrong ways ---
+
+def secret():
+    return base64.b32encode(os.urandom(20))
+
+
+def keyed(value):
+    return json.dumps({**VAULT, "credentials": [{"name": "k", "source": {
+        "value": value.decode()}}]}).encode()
+
+
+def wrong_ways(value):
+    """Requests with a key that do not get to a vault: as bytes, and what they are answered."""
+    body = keyed(value)
+    length = f"Content-Length: {len(body)}\r\n"
+    chunk = b"%x\r\n%s\r\n" % (len(body), body)
+
+    def sent(line, fields, data):
+        return (line + " HTTP/1.1\r\nHost: x\r\n" + fields + "\r\n").encode() + data
+    own = "POST /credential-vault"
+    yield "no token", sent(own, length, body), 401
+    yield "another token", sent(own, length + "OPENSANDBOX-EGRESS-AUTH: guessed\r\n", body), 401
+    yield "a web page", sent(own, length + AUTH + "Origin: http://x\r\n", body), 403
+    yield "a path to clean", sent("POST //credential-vault", length + AUTH, body), 301
+    yield "a slash too much", sent("POST /credential-vault/", length + AUTH, body), 404
+    yield "a wrong path", sent("POST /credential-vaults", length + AUTH, body), 404
+    yield "a list", sent("POST /credential-vault/credentials", length + AUTH, body), 405
+    yield "_active", sent("POST /credential-vault/_active", length + AUTH, body), 405
+    yield "a wrong method", sent("PUT /credential-vault", length + AUTH, body), 405
+    yield "health", sent("POST /healthz", length, body), 200
+    yield "status", sent("POST /status", length + AUTH, body), 405
+    yield "two lengths", sent(own, length * 2 + AUTH, body), 400
+    yield "both framings", sent(own, length + "Transfer-Encoding: chunked\r\n" + AUTH, chunk), 400
+    yield "no chunk", sent(own, "Transfer-Encoding: chunked\r\n" + AUTH, body), 400
+    yield "a broken second chunk", sent(own, "Transfer-Encoding: chunked\r\n" + AUTH,
+                                        chunk + b"zz\r\n"), 400
+    yield "no length", sent(own, AUTH, body), 400
+    yield "in a field", sent(own, AUTH + f"X-Key: {value.decode()}\r\n", b""), 400
+    yield "another expectation", sent(own, length + AUTH + "Expect: tea\r\n", body), 417
+    yield "rubbish behind", sent(own, f"Content-Length: {len(body) + 2}\r\n" + AUTH,
+                                 body + b"}}"), 400
+    yield "a document too long", sent(own, f"Content-Length: {MIB + 1}\r\n" + AUTH, body), 413
+
+
+def case_keys_on_wrong_ways_are_nowhere():
+    with attacked() as e:
+        keys, waiting = {}, []
+        for what in [w[0] for w in wrong_ways(b"")]:
+            value = keys[what] = secret()
+            [(_, data, status)] = [w for w in wrong_ways(value) if w[0] == what]
+            for _ in range(2):
+                waiting.append(e.connect())
+                a, _ = e.raw(data, s=waiting[-1])
+                want([x.status for x in a], [status], what)
+                want_out(value[:10].decode(), a[0].body.decode(), f"{what}: the answer")
+            waiting.pop().close()
+            if what == "no length":  # what follows is the head of another request, and waits as one
+                waiting.pop().close()
+        e.call("GET", "/credential-vault", status=404)
+        for when in ("connections wait", "they have ended"):
+            found = leakscan.search_memory(e.p.pid, list(keys.values())).found
+            want(found[:3], [], f"memory while {when} ({list(keys)})")
+            while waiting:
+                waiting.pop().close()
+        name = secret().decode()
+        e.call("POST", "/credential-vault", {"credentials": [{"name": name, "source": {
+            "value": "v-0123456789"}}]}, status=201)
+        want(leakscan.search_memory(e.p.pid, [name.encode()]).found != [], True,
+             "control: a name is found")
+        text = e.text() + json.dumps(e.audit())
+        want([w for w, v in keys.items() if v.decode()[:12] in text], [], "log and trail")
+
+
+def case_no_answer_quotes_a_key():
+    """A document cut off at every place, and with one byte wrong at every place."""
+    value = secret()
+    body = keyed(value)
+    pieces = {value[i:i + 6] for i in range(len(value) - 5)}
+    with attacked() as e, e.connect() as s:
+        n = 0
+        for at in range(len(body)):
+            for text in (body[:at], body[:at] + b"\x01" + body[at + 1:],
+                         body[:at] + b'"' + body[at + 1:]):
+                a, _ = e.raw(e.request("POST", "/credential-vault", text), s=s)
+                n += 1
+                if a[0].status == 201:
+                    e.raw(e.request("DELETE", "/credential-vault"), s=s)
+                else:
+                    want([p for p in pieces if p in a[0].body], [], f"cut or changed at {at}: {a}")
+        text = e.text() + json.dumps(e.audit())
+        want([p for p in pieces if p.decode() in text], [], "log and trail")
+        want(n, 3 * len(body), "control: all of them")
 
 
 # --- slow and oversized callers ---

@@ -8,6 +8,7 @@ schemathesis is installed from PyPI, pinned by api-requirements.txt, into the fo
 it needs to know besides the document is in api_hooks.py. API_EXAMPLES changes how many requests each
 operation gets in each pass. Bed: e2e/apibed.py.
 """
+import contextlib
 import json
 import os
 import random
@@ -24,8 +25,8 @@ from apibed import SRC, TOKEN, Failed, Skip, running, want  # noqa: E402
 
 DOCUMENT = os.path.join(SRC, "docs", "egress-api.yaml")
 CASES_MIN, GOOD_MIN = 5000, 30  # in all; percent of each operation
-EXAMPLES = int(os.environ.get("API_EXAMPLES", "500"))
-SECONDS_MAX = 1500
+EXAMPLES = int(os.environ.get("API_EXAMPLES", "400"))
+SECONDS_MAX = 2400
 PASSES = (("good", EXAMPLES, "--mode", "positive", "--phases", "examples,fuzzing,stateful"),
           ("any", EXAMPLES // 5, "--mode", "all", "--phases", "coverage,fuzzing"))
 # /healthz answers every method alike. /policy reads JSON as leniently as the replaced image does.
@@ -50,9 +51,9 @@ generation.max-examples = {vault}
 """
 
 
-def installed():
+def installed(top):
     """The program st, installed if it was not."""
-    folder = os.path.join(os.environ.get("API_VENV") or os.path.join(apibed.TOP[0], "venv"))
+    folder = os.environ.get("API_VENV") or os.path.join(top, "venv")
     program = os.path.join(folder, "bin", "st")
     if not os.path.exists(program):
         needs = os.path.join(HERE, "api-requirements.txt")
@@ -64,19 +65,19 @@ def installed():
     return program
 
 
-def explored(e, name, examples, *args):
-    """One pass over all operations. {operation: {status: count}}; what it found, or nothing."""
-    folder = os.path.join(e.top, name)
+def explored(st, folder, where, examples, *args):
+    """One pass over all operations. where: the URL, the token, and the network from which to ask.
+    {operation: {status: count}}; what it found, or nothing."""
+    url, token, inside = where
     os.mkdir(folder)
     config, counts = os.path.join(folder, "config.toml"), os.path.join(folder, "counts")
     with open(config, "w") as f:
         f.write(CONFIG.format(vault=examples * 3))
-    url = f"http://127.0.0.1:{e.port}"
-    env = {**os.environ, "API_URL": url, "API_TOKEN": TOKEN, "API_COUNTS": counts,
+    env = {**os.environ, "API_URL": url, "API_TOKEN": token, "API_COUNTS": counts,
            "SCHEMATHESIS_HOOKS": "api_hooks", "PYTHONPATH": HERE, "NO_COLOR": "1"}
-    with open(os.path.join(folder, "said"), "w+") as said:
-        p = subprocess.run([installed(), "--config-file", config, "run", DOCUMENT, "--url", url,
-                            "-H", f"OPENSANDBOX-EGRESS-AUTH: {TOKEN}", "--seed", "6",
+    with inside, open(os.path.join(folder, "said"), "w+") as said:
+        p = subprocess.run([st, "--config-file", config, "run", DOCUMENT, "--url", url,
+                            "-H", f"OPENSANDBOX-EGRESS-AUTH: {token}", "--seed", "6",
                             "--continue-on-failure", "--suppress-health-check", "all",
                             "-n", str(examples), *args],
                            env=env, cwd=folder, stdout=said, stderr=said, timeout=SECONDS_MAX,
@@ -84,9 +85,9 @@ def explored(e, name, examples, *args):
         said.seek(0)
         text = said.read()
     if not os.path.exists(counts):
-        raise Failed(f"{name}: {text[-1500:]}")
+        raise Failed(f"{folder}: {text[-1500:]}")
     with open(counts) as f:
-        return json.load(f), "" if p.returncode == 0 else f"{name}: " + text[text.find("= FAILURES"):]
+        return json.load(f), "" if p.returncode == 0 else text[text.find("= FAILURES"):]
 
 
 def judged(found, wrong):
@@ -115,19 +116,24 @@ def every_operation():
             if method in ("get", "put", "post", "delete", "patch")}
 
 
-def case_schemathesis_in_mode_proxy():
-    found, wrong = {}, []
-    with running(OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT="true") as e:
-        for name, examples, *args in PASSES:
-            counts, said = explored(e, name, examples, *args)
-            wrong += [said] if said else []
-            for operation, statuses in counts.items():
-                mine = found.setdefault(operation, {})
-                for status, n in statuses.items():
-                    mine[status] = mine.get(status, 0) + n
-        want(e.call("GET", "/healthz", token=False).body, b"ok", "it is well afterwards")
+def tried(top, where):
+    """All passes, and what they say together."""
+    found, wrong, st = {}, [], installed(top)
+    for name, examples, *args in PASSES:
+        counts, said = explored(st, os.path.join(top, name), where, examples, *args)
+        wrong += [said] if said else []
+        for operation, statuses in counts.items():
+            mine = found.setdefault(operation, {})
+            for status, n in statuses.items():
+                mine[status] = mine.get(status, 0) + n
     want(sorted(every_operation() - set(found)), [], "operations that were not asked")
     judged(found, wrong)
+
+
+def case_schemathesis_in_mode_proxy():
+    with running(OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT="true") as e:
+        tried(e.top, (f"http://127.0.0.1:{e.port}", TOKEN, contextlib.nullcontext()))
+        want(e.call("GET", "/healthz", token=False).body, b"ok", "it is well afterwards")
 
 
 TIMED = 4000  # requests with each guess
