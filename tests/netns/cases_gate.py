@@ -198,6 +198,21 @@ def case_C34_a_vault_at_the_first_200(bed):
     want(bed.asks_model(), ("200", [f"Bearer {KEY}"]), "and its key goes out with the next call")
 
 
+def case_C34_a_vault_before_the_first_200(bed):
+    """Sent as soon as the port answers, it waits for the self-test, and for nobody else."""
+    bed.halt()
+    settings = {**WEB, "AGENTIC_WRITE_HOSTS": HOST, "OPENSANDBOX_EGRESS_RULES": rules(RULES)}
+    bed.launch(**settings, OPENSANDBOX_EGRESS_DNS_UPSTREAM="%s:%d" % gatebed.RESOLVERS[0])
+    bed.running, codes, end = {}, [], time.monotonic() + 15
+    while not codes and time.monotonic() < end:
+        health = bed.health()[0]
+        with contextlib.suppress(OSError):
+            codes = [health, bed.ask("POST", "/credential-vault", json.dumps(VAULT))[0]]
+    want(codes[1:], [201], f"health and vault: {codes}")
+    want(bed.health()[0], 200, "it was ready then")
+    want(bed.asks_model(), ("200", [f"Bearer {KEY}"]), "and the key is in use")
+
+
 def case_C32_a_vault_outlives_workers_and_ends_with_the_sidecar(bed):
     settings = {**WEB, "AGENTIC_WRITE_HOSTS": HOST}
     bed.with_settings(**settings)
