@@ -3,9 +3,8 @@
 
 usage: inventory.py BUILD ROOT
 
-rootfs runs it last. BUILD is meson's folder, ROOT the tree that becomes the image. What is linked in is
-not guessed: the linker is asked once more which members of which archives it takes. Files are given to
-packages by dpkg. Writes ROOT/opt/opensandbox-egress/sbom.spdx.json and ROOT/usr/share/doc.
+rootfs runs it last. BUILD is meson's folder, with all that the linker named in ninja.log; ROOT is the tree
+that becomes the image. So what is linked in is not guessed. Files are given to packages by dpkg. Writes ROOT/opt/opensandbox-egress/sbom.spdx.json and ROOT/usr/share/doc.
 """
 import datetime
 import hashlib
@@ -30,8 +29,8 @@ class Wrong(Exception):
     pass
 
 
-def run(*cmd, cwd=None):
-    p = subprocess.run(cmd, cwd=cwd, check=False, text=True, stdout=subprocess.PIPE,
+def run(*cmd):
+    p = subprocess.run(cmd, check=False, text=True, stdout=subprocess.PIPE,
                        stderr=subprocess.PIPE)
     if p.returncode != 0:
         raise Wrong(f"{shlex.join(cmd)}: exit {p.returncode}\n{p.stdout}{p.stderr}")
@@ -65,19 +64,20 @@ def programs(build):
                 yield t["name"], os.path.relpath(t["filename"][0], build)
 
 
-def linked(build, target):
-    """Files of this machine of which some part is in the program: archives, of which a member was
-    taken, and start files. Shared objects are only named in a program, so they are left out."""
-    last = run("ninja", "-C", str(build), "-t", "commands", "-s", target).strip().splitlines()[-1]
-    words = shlex.split(last)
-    at = words.index("-o") + 1
-    words[at] = os.devnull
-    found = set()
-    for line in run(*words, "-Wl,--trace", cwd=build).splitlines():
-        m = re.match(r"\(?(/[^)]+\.[ao])\)?", line) or re.match(r"(/.+\.[ao])\(", line)
-        # What link time optimisation made is our own code, and gone by now.
-        if m and not Path(m[1]).is_relative_to(build) and os.path.exists(m[1]):
-            found.add(os.path.normpath(m[1]))
+def linked(build):
+    """By target: files of this machine of which some part is in it, which are archives of which a
+    member was taken, and start files. Shared objects are only named in a program, so they are left
+    out. ninja prints what a command said after the line that announces it."""
+    found, target = {}, None
+    for line in (build / "ninja.log").read_text("utf-8").splitlines():
+        if m := re.match(r"\[\d+/\d+\] Linking target (\S+)", line):
+            target = found.setdefault(m[1], set())
+        elif line.startswith("["):
+            target = None
+        elif m := re.match(r"\(?(/[^)(]+\.[ao])(\W|$)", line):
+            # What link time optimisation made is our own code, and gone by now.
+            if target is not None and not Path(m[1]).is_relative_to(build) and os.path.exists(m[1]):
+                target.add(os.path.normpath(m[1]))
     return found
 
 
@@ -204,9 +204,10 @@ class Inventory:
         return spdx_id("Package", package(name)["Package"])
 
     def read_programs(self):
+        found = linked(self.build)
         for name, target in programs(self.build):
             element = spdx_id("File", f"{PREFIX}/{name}")
-            for pkg in sorted({owner(f) for f in linked(self.build, target)}):
+            for pkg in sorted({owner(f) for f in found[target]}):
                 self.relate(element, "STATIC_LINK", self.package_id(pkg))
 
     def read_objects(self, names):
