@@ -12,16 +12,21 @@ import contextlib
 import json
 import os
 import random
+import re
+import signal
 import socket
 import statistics
 import subprocess
 import sys
+import threading
 import time
+
+import yaml
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "e2e"))
 import apibed  # noqa: E402
-from apibed import SRC, TOKEN, Failed, Skip, running, want  # noqa: E402
+from apibed import SRC, TOKEN, Failed, running, until, want  # noqa: E402
 
 DOCUMENT = os.path.join(SRC, "docs", "egress-api.yaml")
 CASES_MIN, GOOD_MIN = 5000, 30  # in all; percent of each operation
@@ -109,7 +114,6 @@ def judged(found, wrong):
 
 
 def every_operation():
-    import yaml
     with open(DOCUMENT) as f:
         paths = yaml.safe_load(f)["paths"]
     return {f"{method.upper()} {path}" for path, item in paths.items() for method in item
@@ -134,6 +138,82 @@ def case_schemathesis_in_mode_proxy():
     with running(OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT="true") as e:
         tried(e.top, (f"http://127.0.0.1:{e.port}", TOKEN, contextlib.nullcontext()))
         want(e.call("GET", "/healthz", token=False).body, b"ok", "it is well afterwards")
+
+
+# --- writers while the worker is killed ---
+
+KILLS = 20
+VAULT = {"credentials": [{"name": "k", "source": {"value": "v-0123456789"}}],
+         "bindings": [{"name": "b", "match": {"hosts": ["api.test"]},
+                       "auth": {"type": "bearer", "credential": "k"}}]}
+WRITES = {  # what the n-th write of each kind is
+    "vault": lambda e, n: e.request("PATCH", "/credential-vault", {"credentials": {"add": [
+        {"name": f"n{n}", "source": {"value": f"w-{n:010}"}}]}}),
+    "policy": lambda e, n: e.request("PATCH", "/policy", apibed.allow(f"h{n}.test")),
+    "context": lambda e, n: e.request("PUT", "/audit/context", {"labels": {"n": str(n)}})}
+
+
+class Writer(threading.Thread):
+    """One after the other; the numbers of those that were answered with 200, and what they said."""
+
+    def __init__(self, e, kind):
+        super().__init__()
+        self.e, self.kind, self.n, self.stop = e, kind, 0, threading.Event()
+        self.done, self.wrong = {}, []
+
+    def run(self):
+        while not self.stop.is_set():
+            try:
+                got, _ = self.e.raw(WRITES[self.kind](self.e, self.n), wait=5)
+            except OSError:
+                got = []
+            if got and got[0].status == 200:
+                self.done[self.n] = got[0].doc
+            elif got and got[0].status != 503:
+                self.wrong.append(f"{self.kind} {self.n}: {got[0]}")
+            self.n += 1
+            time.sleep(0 if got else 0.005)
+
+
+def case_kills_lose_nothing_that_was_answered():
+    """Each write that was answered is there afterwards, and once on record."""
+    with running(policy={"egress": apibed.allow("api.test")},
+                 OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT="true") as e:
+        e.call("POST", "/credential-vault", VAULT, status=201)
+        writers = {kind: Writer(e, kind) for kind in WRITES}
+        for w in writers.values():
+            w.start()
+        for _ in range(KILLS):
+            time.sleep(random.uniform(0.03, 0.4))
+            killed = e.worker()
+            os.kill(killed, signal.SIGKILL)
+            until(lambda k=killed: e.worker() not in (0, k), "another worker", 15)
+        for w in writers.values():
+            w.stop.set()
+            w.join()
+        vault, policy, context = (writers[k] for k in WRITES)
+        want([w.wrong for w in writers.values()], [[], [], []], "answers")
+        want(min(len(w.done) for w in writers.values()) > KILLS, True, "control: they wrote")
+        names = {c["name"] for c in e.call("GET", "/credential-vault").doc["credentials"]}
+        want([n for n in vault.done if f"n{n}" not in names], [], "credentials")
+        targets = {t for _, t in e.targets()}
+        want([n for n in policy.done if f"h{n}.test" not in targets], [], "rules")
+        labels = e.call("GET", "/audit/context").doc["labels"]
+        want(int(labels["n"]) >= max(context.done), True, f"labels {labels}")
+        until(lambda: e.audit()[-1]["seq"] == e.status()["audit"]["seq"], "the file")
+        lines = e.audit()
+        want([x["seq"] for x in lines], list(range(1, len(lines) + 1)), "no hole")
+        on_record = {"vault": [x["revision"] for x in lines if x["kind"] == "vault" and x["method"]],
+                     "policy": [int(re.search(r"revision (\d+)", x["rule"])[1]) for x in lines
+                                if x["kind"] == "policy"],
+                     "context": [int(x["context"]["n"]) for x in lines if x["kind"] == "context"]}
+        for kind, numbers in on_record.items():
+            want(len(numbers), len(set(numbers)), f"{kind}: once")
+        want([d["revision"] for d in vault.done.values() if d["revision"] not in
+              on_record["vault"]], [], "writes of the vault on record")
+        want([n for n in context.done if n not in on_record["context"]], [], "labels on record")
+        want(len(on_record["policy"]) >= len(policy.done), True, "changes of the policy on record")
+        print(f"  kills={KILLS} writes={ {k: len(w.done) for k, w in writers.items()} }", flush=True)
 
 
 TIMED = 4000  # requests with each guess
