@@ -49,7 +49,7 @@ http {{
   server {{
     listen 80; listen 8081; listen 443 ssl;
     location /slow {{ limit_rate 20k; alias {top}/slow; }}
-    location /mirror {{ return 200 "$http_authorization $http_x_api_key $request_uri\\n"; }}
+    location ~ /mirror$ {{ return 200 "$http_authorization $http_x_api_key $request_uri\\n"; }}
     location / {{ return 200 "$server_addr $host $request_method $request_uri\\n"; }}
   }}
 }}

@@ -14,6 +14,7 @@ import urllib.parse
 
 import closed_world
 import engine
+import vault_cases
 from closed_world import EVIL, META, READ, Failed, until, want
 from servers import SdkError, http_call
 
@@ -84,7 +85,7 @@ class Flow:
         self.engine, self.world, self.server, self.say = eng, eng.world, server, say
         self.sdks, self.neighbour = sdks, neighbour
         self.id = self.control = None
-        self.keys, self.figures = [], {}
+        self.keys, self.key, self.figures = [], None, {}
 
     # ---- calls, on record in the transcript
 
@@ -428,10 +429,13 @@ def a_failed_create_says_why(t):
     want([n for n in t.engine.containers() if n.startswith("sandbox-egress")], [], "sidecars left")
 
 
-CASES = {f.__name__.replace("_", "-"): f for f in (
-    create, containers_are_as_the_server_makes_them, ready_means_ready, allowed_traffic,
-    refused_traffic)}
+def named(*functions):
+    return {f.__name__.replace("_", "-"): f for f in functions}
+
+
+CASES = named(create, containers_are_as_the_server_makes_them, ready_means_ready, allowed_traffic,
+              refused_traffic)
 CASES |= {"policy-by-python": policy_by("python"), "policy-by-javascript": policy_by("js")}
-CASES |= {f.__name__.replace("_", "-"): f for f in (
-    policy_by_the_server, tokens_are_asked_for, the_worker_is_killed, pause_and_resume, renew,
-    the_trail_is_whole, delete, javascript_alone, a_failed_create_says_why)}
+CASES |= named(policy_by_the_server, tokens_are_asked_for, *vault_cases.BEFORE,
+               the_worker_is_killed, pause_and_resume, renew, *vault_cases.AFTER,
+               the_trail_is_whole, delete, javascript_alone, a_failed_create_says_why)

@@ -1,4 +1,5 @@
-"""The Python SDK of OpenSandbox behind lines of JSON, for servers.py: {"op"} in, {"ok"} or {"error"} out.
+"""The Python SDK of OpenSandbox behind lines of JSON, for servers.py. {"op"} in, {"ok"} or
+{"error"} out.
 
 Runs in the virtualenv that has the SDK. Keeps the sandboxes that it made or connected to, by id.
 """
