@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import tarfile
@@ -46,11 +47,13 @@ SHARED = {"libc6": {"libc.so.6", "ld-linux-x86-64.so.2"}, "libmnl0": {"libmnl.so
 RULES = json.dumps({"defaultAction": "deny", "egress": [
     {"action": "allow", "target": n} for n in NAMES]})
 CLIENT = """
-import sys, urllib.request, urllib.error
+import ssl, sys, urllib.request, urllib.error
 method, url = sys.argv[1:]
+ours = {"context": ssl.create_default_context(cafile="/opt/opensandbox/mitmproxy-ca-cert.pem")} \
+    if url.startswith("https:") else {}
 try:
     r = urllib.request.urlopen(urllib.request.Request(url, method=method, data=b"x" if method == "POST" else None),
-                               timeout=10)
+                               timeout=10, **ours)
     print(r.status, r.reason)
 except urllib.error.HTTPError as e:
     print(e.code, e.reason)
@@ -115,10 +118,25 @@ class Bed:
         call("setns", home, CLONE_NEWNET)
         os.close(home)
         Resolver(self.net)
-        with Inside(self.net):
-            self.site = http.server.ThreadingHTTPServer((SITE, 80), Site)
-        threading.Thread(target=self.site.serve_forever, daemon=True).start()
+        self.certificate()
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(self.path("site.pem"), self.path("site.key"))
+        for port in (80, 443):
+            with Inside(self.net):
+                site = http.server.ThreadingHTTPServer((SITE, port), Site)
+            if port == 443:
+                site.socket = tls.wrap_socket(site.socket, server_side=True)
+            threading.Thread(target=site.serve_forever, daemon=True).start()
         self.dockerd()
+
+    def path(self, name):
+        return os.path.join(self.top, name)
+
+    def certificate(self):
+        """Of the site, which is its own root."""
+        run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+            "-days", "30", "-keyout", self.path("site.key"), "-out", self.path("site.pem"), "-subj",
+            "/CN=site", "-addext", "subjectAltName=" + ",".join(f"DNS:{n}" for n in NAMES))
 
     def dockerd(self):
         def enter():
@@ -131,7 +149,7 @@ class Bed:
         # A socket's path has 107 bytes at most.
         self.host = f"unix:///run/egress-image-{os.getpid()}.sock"
         os.environ["DOCKER_HOST"] = self.host
-        log = open(os.path.join(self.top, "dockerd.log"), "w")
+        log = open(self.path("dockerd.log"), "w")
         self.engine = subprocess.Popen(
             ["dockerd", "--data-root", f"{self.root}/data", "--exec-root", f"{self.root}/exec",
              "--pidfile", f"{self.root}/pid", "--host", self.host, "--iptables=false",
@@ -181,7 +199,7 @@ class Bed:
         return self.images[name]
 
     def sbom_path(self, name):
-        return os.path.join(self.top, f"sbom-{name}.json")
+        return self.path(f"sbom-{name}.json")
 
     def derived(self, name, *lines, files=()):
         """An image of an operator: FROM and one line more."""
@@ -197,7 +215,7 @@ class Bed:
     def tree(self, tag):
         """What the layers of an image hold: path to all that a tar says of it but the time, and bytes."""
         if tag not in self.layers:
-            path = os.path.join(self.top, "saved.tar")
+            path = self.path("saved.tar")
             docker("save", "-o", path, tag)
             self.layers[tag] = read_layers(path)
             os.unlink(path)
@@ -226,9 +244,10 @@ class Bed:
             docker("rm", "-f", "-v", c.id)
 
     def sandbox(self, c, method, url):
-        """A request from inside, as a sandbox makes it: another container in the same network."""
-        return docker("run", "--rm", "--network", f"container:{c.id}", "--cap-drop", "NET_RAW",
-                      self.base, "python3", "-c", CLIENT, method, url)
+        """A request from inside, as a sandbox makes it: another container with the same network and
+        volume."""
+        return docker("run", "--rm", "--network", f"container:{c.id}", "--volumes-from", c.id,
+                      "--cap-drop", "NET_RAW", self.base, "python3", "-c", CLIENT, method, url)
 
 
 class Container:
@@ -540,6 +559,17 @@ def case_a_derived_image_needs_one_line(bed):
     with bed.running(rules) as c:
         want(bed.sandbox(c, "GET", "http://shut.test/")[:4], "none", "a name that the file denies")
         want(bed.sandbox(c, "GET", "http://read.test/"), "200 OK", "another")
+
+
+def case_a_root_of_the_operator_is_one_line(bed):
+    """TLS to an origin, and from a client that trusts our CA from the volume."""
+    with open(bed.path("site.pem")) as f:
+        root = bed.derived("root", "COPY own.pem /etc/ssl/certs/own.pem", files=(("own.pem", f.read()),))
+    with bed.running(bed.image()) as c:
+        want(bed.sandbox(c, "GET", "https://read.test/")[:3], "502", "a root that it does not know")
+    with bed.running(root) as c:
+        want(bed.sandbox(c, "GET", "https://read.test/"), "200 OK", "with the root")
+        want(bed.sandbox(c, "POST", "https://read.test/"), "403 blocked", "a write by TLS")
 
 
 def case_a_derived_image_of_the_plain_stage_turns_the_rule_on(bed):
