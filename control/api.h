@@ -62,6 +62,8 @@ struct api_keys {
 	struct secmem *mem; /* for their content, and for what is received of any request */
 	/* Before any content is read: fills a refusal, or not. */
 	void (*admit)(const struct api_asked *q, void *arg, struct api_refusal *out);
+	/* There is no memory for content of somebody who may: gives some back. */
+	void (*make_room)(void *arg, bool all);
 };
 
 /* routes and arg are borrowed for its life. */

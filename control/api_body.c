@@ -17,9 +17,20 @@ static bool api_body_fits(const struct api_body *b, size_t cap)
 	return cap <= API_LOCKED_MAX && b->api->locked_bytes - b->cap <= API_LOCKED_MAX - cap;
 }
 
+static char *api_body_alloc(const struct api *a, size_t cap)
+{
+	char *p = secmem_alloc(a->keys.mem, cap);
+
+	for (int all = 0; !p && a->keys.make_room && all <= 1; all++) {
+		a->keys.make_room(a->arg, all);
+		p = secmem_alloc(a->keys.mem, cap);
+	}
+	return p;
+}
+
 static int api_body_move(struct api_body *b, size_t cap)
 {
-	char *p = api_body_fits(b, cap) ? secmem_alloc(b->api->keys.mem, cap) : NULL;
+	char *p = api_body_fits(b, cap) ? api_body_alloc(b->api, cap) : NULL;
 
 	if (!p)
 		return E_FULL;

@@ -243,7 +243,11 @@ static int worker_open(struct worker *w, struct errmsg *msg)
 	if (ret < 0)
 		return ret;
 	ret = proxy_new(w->base, w->tls, w->resolver, w->audit, w->vault.mem, &w->proxy);
-	return ret < 0 ? ret : worker_gate_open(w, msg);
+	if (ret < 0)
+		return ret;
+	w->vault.make_room = worker_vault_make_room;
+	w->vault.arg = w;
+	return worker_gate_open(w, msg);
 }
 
 static void worker_serve(struct worker *w)

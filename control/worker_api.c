@@ -282,7 +282,8 @@ void worker_api_open(struct worker *w)
 	if (w->start.roles.fd[ROLE_API] < 0)
 		return;
 	w->api = api_new(w->base, routes, ARRAY_LEN(routes), w);
-	api_set_keys(w->api, &(struct api_keys){w->vault.mem, worker_api_vault_admit});
+	api_set_keys(w->api,
+		&(struct api_keys){w->vault.mem, worker_api_vault_admit, worker_vault_make_room});
 	worker_api_vault_open(w);
 	api_on_strangers(w->api, on_api_strangers, w);
 	worker_api_configure(w);

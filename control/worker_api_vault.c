@@ -4,6 +4,7 @@
 #include "control/api_vault.h"
 #include "control/settings_int.h"
 #include "control/worker_int.h"
+#include "proxy/proxy.h"
 #include "vault/vault.h"
 
 static int api_vault_refuse(
@@ -103,6 +104,16 @@ static int on_api_vault_write(void *arg, const struct api_vault_write *q, struct
 	who.uid = q->uid;
 	worker_vault_note(&w->vault, w->audit, &who);
 	return 0;
+}
+
+void worker_vault_make_room(void *arg, bool all)
+{
+	struct worker *w = arg;
+	size_t n = proxy_free_keys(w->proxy, all);
+
+	if (n > 0)
+		log_warn("vault", "locked memory was needed: %zu exchanges %s were ended", n,
+			all ? "that held keys" : "of an earlier revision");
 }
 
 /* --- routes --- */

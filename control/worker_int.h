@@ -167,6 +167,8 @@ int worker_closed_main(struct worker *w);
 void worker_api_vault_open(struct worker *w);
 /* May it write? For api_set_keys. */
 void worker_api_vault_admit(const struct api_asked *q, void *arg, struct api_refusal *out);
+/* Ends exchanges that hold locked memory; see proxy_free_keys. */
+void worker_vault_make_room(void *arg, bool all);
 /* Routes. */
 void worker_api_vault(struct api_call *call, void *arg);
 void worker_api_vault_credentials(struct api_call *call, void *arg);

@@ -69,22 +69,17 @@ static int worker_vault_delete(
 	return vault_delete(v, msg);
 }
 
+typedef int (*worker_vault_fn)(
+	struct vault *v, struct slice doc, const struct vault_rules *rules, struct errmsg *msg);
+
 /* One way of changing it, and then it is kept; or nothing has changed. */
-static int worker_vault_change(struct worker_vault *v,
-	int (*change)(struct vault *v, struct slice doc, const struct vault_rules *rules,
-		struct errmsg *msg),
-	struct slice doc, const struct settings *s, struct errmsg *msg)
+static int worker_vault_try(struct worker_vault *v, worker_vault_fn change, struct slice doc,
+	const struct settings *s, struct errmsg *msg)
 {
 	struct vault_rules rules = settings_vault_rules(s);
-	struct vault_view *before;
-	int ret;
+	struct vault_view *before = vault_view_get(v->vault);
+	int ret = change(v->vault, doc, &rules, msg);
 
-	if (s->require_locked_memory && !secmem_is_locked(v->mem))
-		return errmsg_set(msg, -ENOMEM,
-			"memory for keys cannot be locked (RLIMIT_MEMLOCK), and "
-			"require_locked_memory is on");
-	before = vault_view_get(v->vault);
-	ret = change(v->vault, doc, &rules, msg);
 	if (ret == 0) {
 		ret = worker_vault_keep(v, msg);
 		if (ret < 0) {
@@ -93,6 +88,23 @@ static int worker_vault_change(struct worker_vault *v,
 		}
 	}
 	vault_view_unref(before);
+	return ret;
+}
+
+static int worker_vault_change(struct worker_vault *v, worker_vault_fn change, struct slice doc,
+	const struct settings *s, struct errmsg *msg)
+{
+	int ret;
+
+	if (s->require_locked_memory && !secmem_is_locked(v->mem))
+		return errmsg_set(msg, -ENOMEM,
+			"memory for keys cannot be locked (RLIMIT_MEMLOCK), and "
+			"require_locked_memory is on");
+	ret = worker_vault_try(v, change, doc, s, msg);
+	for (int all = 0; ret == E_FULL && v->make_room && all <= 1; all++) {
+		v->make_room(v->arg, all);
+		ret = worker_vault_try(v, change, doc, s, msg);
+	}
 	return ret;
 }
 

@@ -70,6 +70,7 @@
 	X(OVERLOADED, 503, "overloaded", "the audit trail or a limit has no room")                 \
 	X(INTERRUPTED, 0, "interrupted", "the worker ended while this was open")                   \
 	X(POLICY_CHANGED, 0, "policy_changed", "the policy no longer allows it")                   \
+	X(KEY_MEMORY, 0, "key_memory", "a change of the vault needed the memory of its keys")      \
 	X(SHUTDOWN, 0, "shutdown", "the proxy was stopped")
 
 enum reason {

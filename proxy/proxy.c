@@ -9,7 +9,9 @@
 #include "base/map.h"
 #include "proxy/listener.h"
 #include "proxy/session.h"
+#include "proxy/tunnel.h"
 #include "proxy/upstream.h"
+#include "vault/vault.h"
 
 #define PROXY_FD_RESERVE 64 /* for files, the loop, resolvers, and what is being accepted */
 
@@ -63,6 +65,43 @@ void proxy_configure(struct proxy *px, const struct proxy_config *config)
 		next = TAILQ_NEXT(s, link);
 		session_rejudge(s);
 	}
+}
+
+static const struct vault_view *session_view(const struct session *s)
+{
+	const struct exchange *ex = s->tunnel ? tunnel_exchange(s->tunnel) : s->h1.ex;
+
+	return ex ? ex->keyed.view : NULL;
+}
+
+size_t proxy_free_keys(struct proxy *px, bool all)
+{
+	struct vault_view *now = px->config.vault ? vault_view_get(px->config.vault) : NULL;
+	struct session *s, *next;
+	size_t n = 0;
+
+	for (s = TAILQ_FIRST(&px->sessions); s; s = next) {
+		const struct vault_view *view = session_view(s);
+
+		next = TAILQ_NEXT(s, link);
+		if (view && (all || view != now)) {
+			session_free(s, REASON_KEY_MEMORY);
+			n++;
+		}
+	}
+	vault_view_unref(now);
+	return n;
+}
+
+void proxy_listen(struct proxy *px, int fd)
+{
+	REQUIRE(px->n_listeners < PROXY_LISTENERS_MAX);
+	px->listeners[px->n_listeners++] = listener_new(px, fd);
+}
+
+static bool session_is_busy(const struct session *s)
+{
+	return s->h1.ex || s->tunnel;
 }
 
 void proxy_listen(struct proxy *px, int fd)

@@ -97,6 +97,11 @@ CHECKED int proxy_new(struct event_base *base, struct tls *tls, struct resolver 
 /* The policy, the rule and the limits from here on. Exchanges and tunnels that could not reach
  * their target now end (POLICY_CHANGED); what the others ask is not judged again. */
 void proxy_configure(struct proxy *px, const struct proxy_config *config);
+/* For a change of the vault that finds no locked memory: who holds requests open must not be able
+ * to keep a key in force. Ends the exchanges that began under another vault than the one in force,
+ * and with `all` each one that holds keys (KEY_MEMORY). Not to be called from inside an exchange.
+ * Returns how many ended. */
+size_t proxy_free_keys(struct proxy *px, bool all);
 /* Serves a listening socket, which stays the caller's. At most PROXY_LISTENERS_MAX. */
 void proxy_listen(struct proxy *px, int fd);
 /* No new connections; those that are between requests end. */

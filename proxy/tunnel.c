@@ -30,6 +30,11 @@ static struct tunnel *tunnel_new(struct session *s, struct exchange *ex)
 	return t;
 }
 
+const struct exchange *tunnel_exchange(const struct tunnel *t)
+{
+	return t->ex;
+}
+
 void tunnel_free(struct tunnel *t, enum reason reason)
 {
 	if (!t)

@@ -523,6 +523,74 @@ def V_memory_has_no_key_of_a_body_that_is_still_coming(bed):
     want(a.call("GET", status=200).doc["revision"], 1, "only the whole one counts")
 
 
+def big_keys(*names):
+    """As long as makes an exchange under them cost much locked memory."""
+    return [{"name": n, "source": {"value": key().decode() * 60}} for n in names]
+
+
+def ended_for_keys(a, since):
+    return [x for x in a.egress.lines()[since:] if x.get("reason") == "key_memory"]
+
+
+def V_requests_held_open_keep_no_key_in_force(bed):
+    """Each holds the vault that it began with in locked memory. When a write finds none left they end;
+    else the sandbox could forbid that its keys are changed or taken away."""
+    a, go, held = api(bed), threading.Event(), []
+    names = [f"k{i}" for i in range(6)]
+    a.call("DELETE")
+    a.call("POST", {"credentials": big_keys(*names), "bindings": [
+        bind("b" + n, passthrough({"credential": n, "placeholder": "__PLACE__" + n,
+                                   "in": ["header"]}), (f"/{n}/*",)) for n in names]}, 201)
+
+    def slow(peer, head):
+        go.wait(30)
+        peer.send(casebed.ok(b"late"))
+        return True
+    bed.origins.routes["/k0/slow"] = slow
+    since = len(a.egress.lines())
+    while not ended_for_keys(a, since):
+        want(len(held) < 400, True, "held requests fill the memory")
+        held.append(Client(bed))
+        held[-1].send(request(b"/k0/slow"))
+        time.sleep(0.02)
+        a.patch({"credentials": {"replace": big_keys("k1")}})
+    until(lambda: len(ended_for_keys(a, since)) >= len(held) // 2, f"most of {len(held)} end")
+    with Client(bed) as fresh:
+        fresh.send(request(b"/v1/x"))
+        want(fresh.answer().status, 200, "the next request")
+    a.patch({"bindings": {"delete": ["bk0"]}, "credentials": {"delete": ["k0"]}})
+    go.set()
+    for c in held:
+        c.sock.close()
+    a.call("DELETE", status=204)
+
+
+def V_answers_held_open_leave_room_for_a_write(bed):
+    """What is held back of an answer lies in locked memory, as long as the longest form of a key. When
+    there is none for the content of a write, such answers end."""
+    a, go, held = api(bed), threading.Event(), []
+    a.fresh(one(key() * 1500, paths=("/*",)))
+
+    def slow(peer, head):
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n", b"12345")
+        go.wait(30)
+        return False
+    bed.origins.routes["/v1/late"] = slow
+    since = len(a.egress.lines())
+    while not [x for x in a.egress.lines()[since:] if x.get("reason") == "overloaded"]:
+        want(len(held) < 400, True, "held answers fill the memory")
+        held.append(Client(bed))
+        held[-1].send(request(b"/v1/late"))
+        time.sleep(0.02)
+    text = json.dumps(set_key(key())).encode()
+    a.call("PATCH", text + b" " * 900000, 200)
+    until(lambda: len(ended_for_keys(a, since)) >= len(held) // 2, f"most of {len(held)} end")
+    go.set()
+    for c in held:
+        c.sock.close()
+    a.call("DELETE", status=204)
+
+
 def V_a_second_large_body_is_told_to_come_again(bed):
     """There is locked memory for one mebibyte: 503 before it is sent, not ordinary memory."""
     a = Api(bed, "leak")
