@@ -104,17 +104,6 @@ static bool session_is_busy(const struct session *s)
 	return s->h1.ex || s->tunnel;
 }
 
-void proxy_listen(struct proxy *px, int fd)
-{
-	REQUIRE(px->n_listeners < PROXY_LISTENERS_MAX);
-	px->listeners[px->n_listeners++] = listener_new(px, fd);
-}
-
-static bool session_is_busy(const struct session *s)
-{
-	return s->h1.ex || s->tunnel;
-}
-
 void proxy_drain(struct proxy *px)
 {
 	struct session *s = TAILQ_FIRST(&px->sessions);
