@@ -207,8 +207,7 @@ static int patch_operations(struct patch *p, struct patch_set *set)
 }
 
 /* object: NULL for no operations of this kind. */
-static int patch_set_init(
-	struct patch *p, struct patch_set *set, const struct patch_kind *kind, const json_t *object)
+static int patch_set_init(struct patch *p, struct patch_set *set, const json_t *object)
 {
 	struct json_field f[] = {
 		[PATCH_DELETE] = {"delete", JSON_ARRAY, NULL},
@@ -219,8 +218,7 @@ static int patch_set_init(
 	int ret = object ? json_fields_read(object, f, ARRAY_LEN(f), p->r.msg) : 0;
 
 	if (ret < 0)
-		return errmsg_prefix(p->r.msg, ret, "%ss", kind->what);
-	set->kind = kind;
+		return errmsg_prefix(p->r.msg, ret, "%ss", set->kind->what);
 	for (size_t i = 0; i < ARRAY_LEN(f); i++) {
 		set->lists[i] = f[i].value;
 		n += json_array_size(f[i].value);
@@ -275,8 +273,8 @@ static void patch_make_room(
 static int patch_tree(struct json_reader *r, const json_t *root)
 {
 	struct patch *p = (struct patch *)(void *)r;
-	struct patch_set credentials = {.n = 0};
-	struct patch_set bindings = {.n = 0};
+	struct patch_set credentials = {.kind = &patch_credentials};
+	struct patch_set bindings = {.kind = &patch_bindings};
 	struct json_field f[] = {
 		{"expectedRevision", JSON_INTEGER, NULL},
 		{"credentials", JSON_OBJECT, NULL},
@@ -288,9 +286,9 @@ static int patch_tree(struct json_reader *r, const json_t *root)
 		return ret;
 	p->expected->given = f[0].value != NULL;
 	p->expected->revision = json_integer_value(f[0].value);
-	ret = patch_set_init(p, &credentials, &patch_credentials, f[1].value);
+	ret = patch_set_init(p, &credentials, f[1].value);
 	if (ret == 0)
-		ret = patch_set_init(p, &bindings, &patch_bindings, f[2].value);
+		ret = patch_set_init(p, &bindings, f[2].value);
 	if (ret == 0) {
 		patch_make_room(p, &credentials, &bindings);
 		ret = patch_operations(p, &credentials);
