@@ -217,8 +217,10 @@ static int patch_set_init(struct patch *p, struct patch_set *set, const json_t *
 	size_t n = 0;
 	int ret = object ? json_fields_read(object, f, ARRAY_LEN(f), p->r.msg) : 0;
 
-	if (ret < 0)
-		return errmsg_prefix(p->r.msg, ret, "%ss", set->kind->what);
+	if (ret < 0) {
+		(void)errmsg_prefix(p->r.msg, ret, "%ss", set->kind->what);
+		return ret;
+	}
 	for (size_t i = 0; i < ARRAY_LEN(f); i++) {
 		set->lists[i] = f[i].value;
 		n += json_array_size(f[i].value);
