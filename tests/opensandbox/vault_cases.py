@@ -170,10 +170,12 @@ def places(t):
         logs = t.engine.run("logs", name)
         note(f"logs of {name}", logs.stdout + logs.stderr)
         note(f"changed files of {name}", t.engine.docker("diff", name))
-        export = os.path.join(top, f"{name}.tar")
-        t.engine.docker("export", "-o", export, name)
-        found[f"export of {name}"] = export
-        found[f"layer of {name}"] = facts["GraphDriver"]["Data"].get("UpperDir", export)
+        layer = facts["GraphDriver"]["Data"].get("UpperDir")
+        if layer:
+            found[f"layer of {name}"] = layer
+        if name == t.sidecar or not layer:  # the sandbox's is mostly Debian
+            export = found[f"export of {name}"] = os.path.join(top, f"{name}.tar")
+            t.engine.docker("export", "-o", export, name)
     found["volume"] = os.path.join(t.engine.data, "volumes", f"opensandbox-runtime-{t.id}")
     return found
 
