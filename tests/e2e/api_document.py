@@ -178,7 +178,8 @@ def case_what_is_served_is_described():
 
 
 def case_every_code_of_an_error_is_explained():
-    codes = set(sources(r'\b[345]\d\d,\s*"([a-z][a-z_]+)"'))
+    codes = set(sources(r'\b[345]\d\d,\s*"([a-z][a-z_]+)"')) | \
+        set(sources(r'"code",\s*"([a-z][a-z_]+)"'))
     want({"unauthorized", "invalid_policy", "not_applied"} <= codes, True,
          f"control: codes are found: {sorted(codes)}")
     with open(os.path.join(SRC, "docs", "api.md")) as f:
