@@ -2,6 +2,7 @@
 """GET /audit and PUT /audit/context on the real program: pages that make the file byte by byte,
 also over a killed worker, labels of the lines, users, and a flood of refusals. Protocol:
 docs/development.md."""
+import hashlib
 import json
 import os
 import socket
@@ -294,6 +295,42 @@ def case_killed_worker_leaves_no_hole_and_no_line_twice():
         want({d["context"] and d["context"]["run"] for d in reads if d["seq"] > 1000}, {"kill"},
              "labels of all")
         want(file_is(e, text), text, "the pages and the file")
+
+
+def restart(e):
+    starts = e.text().count(" ready: ")
+    e.stop()
+    e.start()
+    until(lambda: e.text().count(" ready: ") > starts, "the next start")
+
+
+def case_new_start_with_and_without_its_file():
+    with running() as e:
+        e.call("PATCH", body=allow("a.test"))
+        labels(e, {"labels": {"run": "old"}})
+        c = Collector(e)
+        c.rest()
+        restart(e)
+        # What was written after the last look is in the file alone: said, not left out.
+        a = page(e, f"?after={c.seq}", status=410)
+        oldest = int(a.field("x-egress-audit-oldest"))
+        with open(e.audit_file, "rb") as f:
+            whole = f.read().splitlines(keepends=True)
+        want(whole[:c.seq], c.lines, "what was collected is in the file")
+        first = json.loads(split(page(e, f"?after={oldest - 1}").body)[0])
+        want([first["seq"], first["kind"], first["context"]], [oldest, "start", None],
+             "the trail goes on, without the labels of the one before")
+        want(first["prev"], hashlib.sha256(whole[oldest - 2].rstrip(b"\n")).hexdigest(), "chain")
+    with running(EGRESS_AUDIT="stdout") as e:
+        for i in range(20):
+            e.call("PATCH", body=allow(f"h{i}.test"))
+        c = Collector(e)
+        c.rest()
+        restart(e)
+        a = page(e, f"?after={c.seq}", status=409)
+        want([a.doc["code"], a.field("x-egress-audit-oldest")], ["other_trail", "1"], "another one")
+        first = json.loads(split(page(e, "?after=0").body)[0])
+        want([first["seq"], first["prev"]], [1, "0" * 64], "it begins anew")
 
 
 # --- labels ---
