@@ -405,6 +405,14 @@ void api_listen(struct api *a, int fd)
 	event_add(&l->readable, NULL);
 }
 
+void api_thaw(struct api *a)
+{
+	struct api_conn *c;
+
+	TAILQ_FOREACH(c, &a->conns, link)
+		api_conn_thaw(c);
+}
+
 void api_drain(struct api *a)
 {
 	struct api_conn *c, *next;

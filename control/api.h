@@ -82,6 +82,8 @@ void api_on_strangers(struct api *a, api_strangers_cb told, void *arg);
 uint64_t api_n_strangers(const struct api *a);
 /* Serves a listening socket, which stays the caller's. At most API_LISTENERS_MAX. */
 void api_listen(struct api *a, int fd);
+/* After a freeze: each connection gets the whole time of its step again. */
+void api_thaw(struct api *a);
 /* No new connections; those that wait for nothing end. */
 void api_drain(struct api *a);
 /* Connections with a call or an answer under way. */

@@ -32,9 +32,15 @@ static void api_conn_limit(struct api_conn *c, uint32_t ms)
 {
 	struct timeval tv = {ms / 1000, ms % 1000 * 1000};
 
+	c->limit_ms = ms;
 	event_del(&c->timer);
 	if (ms > 0)
 		event_add(&c->timer, &tv);
+}
+
+void api_conn_thaw(struct api_conn *c)
+{
+	api_conn_limit(c, c->limit_ms);
 }
 
 static void api_conn_move(struct api_conn *c, enum api_conn_state to)

@@ -72,6 +72,8 @@ struct api_conn {
 	bool http_1_0;
 	bool begun; /* some of a head is there */
 	struct event readable, writable, timer;
+	/* Of the step that it is in; 0: none. */
+	uint32_t limit_ms;
 	struct strbuf in; /* of a head */
 	uint8_t line_end; /* how much of an empty line its last bytes are */
 	size_t scanned;
@@ -111,6 +113,7 @@ struct api {
 void api_conn_free(struct api_conn *c);
 /* Takes fd; may close another connection, or this one, where there are too many. */
 void api_conn_new(struct api *a, int fd, const struct netaddr *peer, bool local);
+void api_conn_thaw(struct api_conn *c);
 /* Between requests, so that nothing is lost if it ends. */
 bool api_conn_idle(const struct api_conn *c);
 /* Everything that can be done with what is there. c may be gone when this returns. */

@@ -221,6 +221,7 @@ static int worker_open(struct worker *w, struct errmsg *msg)
 	log_setup(w->settings->log_level, STDERR_FILENO, "egress[worker]");
 	w->base = event_base_new();
 	REQUIRE(w->base != NULL);
+	worker_thaw_base(w->base);
 	ret = worker_start_ca(&w->start, &w->ca);
 	if (ret < 0)
 		return errmsg_set(msg, ret, "the CA cannot be read: %s", err_text(ret));
@@ -271,10 +272,12 @@ static void worker_serve(struct worker *w)
 		worker_vault_note(
 			&w->vault, w->audit, &(struct worker_vault_writer){.method = NULL});
 	worker_gate_start(w);
+	worker_thaw_start(w);
 }
 
 static void worker_close(struct worker *w)
 {
+	worker_thaw_close(w);
 	worker_policy_close(w);
 	worker_api_close(w);
 	worker_gate_close(w);

@@ -81,6 +81,8 @@ struct worker {
 	struct event *on_control;
 	struct event *on_term;
 	struct event *drain_tick;
+	struct event *thaw;
+	uint64_t thaw_seen_ms; /* when it came last */
 	uint64_t drain_until_ms;
 	int exit_code;
 };
@@ -157,6 +159,13 @@ void worker_watch_packets(struct worker *w);
 void worker_watch_gone(struct worker *w);
 /* What the kernel let out or refused by itself, to the audit trail. */
 void worker_watch_flow(struct worker *w, const struct guard_flow *f);
+
+/* worker_thaw.c */
+
+/* Before any event is made for it. */
+void worker_thaw_base(struct event_base *base);
+void worker_thaw_start(struct worker *w);
+void worker_thaw_close(struct worker *w);
 
 /* worker_closed.c */
 

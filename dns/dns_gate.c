@@ -108,6 +108,11 @@ const struct dns_gate_stats *dns_gate_stats(const struct dns_gate *g)
 	return &g->stats;
 }
 
+void dns_gate_thaw(struct dns_gate *g, uint64_t ms)
+{
+	leases_thaw(g->leases, ms);
+}
+
 size_t dns_gate_resolvers_alive(const struct dns_gate *g)
 {
 	return forwarder_n_alive(g->forwarder);

@@ -78,6 +78,10 @@ CHECKED int dns_gate_collect(struct dns_gate *g, struct policy *next, struct rul
 /* The change did not take place. */
 void dns_gate_abandon(struct dns_gate *g);
 
+/* Nothing ran for this long: leases of live connections are renewed, and names asked for shortly
+ * before are asked for again, at once. */
+void dns_gate_thaw(struct dns_gate *g, uint64_t ms);
+
 const struct dns_gate_stats *dns_gate_stats(const struct dns_gate *g);
 /* For health: resolvers that answered the last probe, and all. */
 size_t dns_gate_resolvers_alive(const struct dns_gate *g);

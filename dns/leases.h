@@ -69,5 +69,8 @@ void lease_grant_cancel(struct lease_grant *g);
  * being granted. E_LIMIT: it does not fit. */
 CHECKED int leases_collect(struct leases *l, struct ruleset *r);
 
+/* Nothing ran for this long: see dns_gate_thaw. */
+void leases_thaw(struct leases *l, uint64_t ms);
+
 size_t leases_n_names(const struct leases *l);
 size_t leases_n(const struct leases *l);

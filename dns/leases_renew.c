@@ -321,6 +321,25 @@ void leases_tick(struct leases *l)
 	leases_ask_due(l);
 }
 
+static void lease_thaw_one(struct slice key, void *value, void *arg)
+{
+	const uint64_t *ms = arg;
+	struct lease_name *ln = value;
+
+	ln->seen_ms += *ms;
+	ln->retry_ms = 0;
+}
+
+void leases_thaw(struct leases *l, uint64_t ms)
+{
+	map_each(l->names, lease_thaw_one, &ms);
+	if (!l->guard)
+		return;
+	leases_look(l, clock_mono_ms());
+	/* Ended ones too: they ended while nobody could use them. */
+	leases_ask_due(l);
+}
+
 static void on_leases_tick(evutil_socket_t fd, short what, void *arg)
 {
 	leases_tick(arg);

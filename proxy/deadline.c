@@ -18,6 +18,15 @@ void deadlines_sweep(struct deadlines *d, uint64_t now_ms)
 	}
 }
 
+void deadlines_shift(struct deadlines *d, uint64_t ms)
+{
+	struct deadline *x;
+
+	TAILQ_FOREACH(x, &d->list, link)
+		if (x->at_ms != 0)
+			x->at_ms += ms;
+}
+
 static void on_sweep(evutil_socket_t fd, short what, void *arg)
 {
 	deadlines_sweep(arg, clock_mono_ms());

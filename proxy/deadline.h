@@ -32,5 +32,7 @@ void deadlines_fini(struct deadlines *d);
 /* passed runs from the loop when at_ms lies in the past; at_ms is 0 then. */
 void deadline_add(struct deadlines *d, struct deadline *x, void (*passed)(void *arg), void *arg);
 void deadline_remove(struct deadlines *d, struct deadline *x);
+/* Nothing ran for this long: every limit that is set comes so much later. */
+void deadlines_shift(struct deadlines *d, uint64_t ms);
 /* For tests: what the timer does. */
 void deadlines_sweep(struct deadlines *d, uint64_t now_ms);

@@ -104,6 +104,12 @@ static bool session_is_busy(const struct session *s)
 	return s->h1.ex || s->tunnel;
 }
 
+void proxy_thaw(struct proxy *px, uint64_t ms)
+{
+	deadlines_shift(&px->deadlines, ms);
+	upstream_drop_idle(px);
+}
+
 void proxy_drain(struct proxy *px)
 {
 	struct session *s = TAILQ_FIRST(&px->sessions);

@@ -104,6 +104,9 @@ void proxy_configure(struct proxy *px, const struct proxy_config *config);
 size_t proxy_free_keys(struct proxy *px, bool all);
 /* Serves a listening socket, which stays the caller's. At most PROXY_LISTENERS_MAX. */
 void proxy_listen(struct proxy *px, int fd);
+/* Nothing ran for this long: limits wait as much longer, and kept connections to origins are given
+ * up, since those may have ended them. */
+void proxy_thaw(struct proxy *px, uint64_t ms);
 /* No new connections; those that are between requests end. */
 void proxy_drain(struct proxy *px);
 /* Connections that still have an exchange or a tunnel. */

@@ -143,6 +143,31 @@ static void test_names_asked_for_are_asked_again_for_a_while(void **state)
 	assert_int_equal(n_leases(f), 0);
 }
 
+/* What ended while nobody could use it is had again; what was not in use before stays forgotten. */
+static void test_after_a_freeze_names_in_use_are_asked_again_at_once(void **state)
+{
+	static const struct peer_row rows[] = {
+		{.name = "*", .type = PEER_A, .act = PEER_ANSWER, .addrs = "1.0.0.2", .ttl = 300}};
+	static const uint64_t unused[] = {0, 901000};
+	struct fixture *f = *state;
+
+	allow_loopback(f, false);
+	peer_script(&f->first, rows, 1);
+	for (size_t i = 0; i < ARRAY_LEN(unused); i++) {
+		size_t granted;
+		size_t asked;
+
+		check_ask(f, "read.test", DNS_A, "1.0.0.2");
+		set_now(f, f->now_ms + unused[i] + 3600000);
+		granted = guard.n;
+		asked = f->first.n_questions;
+		leases_thaw(f->gate->leases, 3600000);
+		run_ms(f, 60);
+		assert_int_equal(f->first.n_questions - asked, i == 0 ? 2 : 0);
+		assert_int_equal(guard.n - granted, i == 0 ? 1 : 0);
+	}
+}
+
 static void test_new_addresses_are_not_granted_by_asking_again(void **state)
 {
 	struct peer_row row = {
@@ -279,6 +304,7 @@ int main(void)
 		T(test_live_connection_renews_and_its_end_once_more),
 		T(test_address_without_connection_is_not_renewed),
 		T(test_names_asked_for_are_asked_again_for_a_while),
+		T(test_after_a_freeze_names_in_use_are_asked_again_at_once),
 		T(test_new_addresses_are_not_granted_by_asking_again),
 		T(test_failed_question_renews_nothing_and_is_tried_again_later),
 		T(test_default_allow_is_not_asked_again),

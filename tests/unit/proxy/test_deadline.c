@@ -73,6 +73,23 @@ static void test_fires_at_its_time_and_once(void **state)
 	deadline_remove(&all, &b.deadline);
 }
 
+static void test_shifted_ones_fire_so_much_later(void **state)
+{
+	struct bomb b = {0};
+	struct bomb none = {0};
+
+	bomb_add(&b, 1000);
+	bomb_add(&none, 0);
+	deadlines_shift(&all, 500);
+	deadlines_sweep(&all, 1499);
+	assert_int_equal(b.fired, 0);
+	deadlines_sweep(&all, 1500);
+	assert_int_equal(b.fired, 1);
+	assert_int_equal(none.fired, 0);
+	deadline_remove(&all, &b.deadline);
+	deadline_remove(&all, &none.deadline);
+}
+
 static void test_zero_never_fires(void **state)
 {
 	struct bomb b = {0};
@@ -165,6 +182,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_fires_at_its_time_and_once),
+		cmocka_unit_test(test_shifted_ones_fire_so_much_later),
 		cmocka_unit_test(test_zero_never_fires),
 		cmocka_unit_test(test_fired_may_remove_any_of_them),
 		cmocka_unit_test(test_fired_may_add_one),
