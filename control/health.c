@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define HEALTH_STARTING "starting"
+
 static const char *const health_parts[HEALTH_PART_MAX] = {
 #define X(id, text) [HEALTH_##id] = (text),
 	HEALTH_TABLE(X)
@@ -15,7 +17,7 @@ static const char *const health_parts[HEALTH_PART_MAX] = {
 void health_init(struct health *h)
 {
 	memset(h, 0, sizeof(*h));
-	health_set(h, HEALTH_START, HEALTH_FAILED, "starting");
+	health_set(h, HEALTH_START, HEALTH_FAILED, HEALTH_STARTING);
 }
 
 void health_ok(struct health *h, enum health_part part)
@@ -54,6 +56,11 @@ const char *health_cause(const struct health *h)
 		if (h->state[i] == worst)
 			return h->cause[i];
 	return "";
+}
+
+bool health_starting(const struct health *h)
+{
+	return strcmp(health_cause(h), HEALTH_STARTING) == 0;
 }
 
 const char *health_state_text(enum health_state state)

@@ -2,6 +2,8 @@
  * says so here; /healthz and /status read it. */
 #pragma once
 
+#include <stdbool.h>
+
 #include <jansson.h>
 
 #include "base/attr.h"
@@ -53,6 +55,8 @@ void health_set(struct health *h, enum health_part part, enum health_state state
 enum health_state health_state(const struct health *h);
 /* Why it is that bad: of the first part in that state; "" if all is well. */
 const char *health_cause(const struct health *h);
+/* Nothing is known to be wrong but that the start has not ended. */
+bool health_starting(const struct health *h);
 const char *health_state_text(enum health_state state);
 /* {"state", "cause"?, "parts": {"memory": {"state", "cause"?}}}; new reference. */
 json_t *health_json(const struct health *h);

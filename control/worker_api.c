@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "control/api_audit.h"
+#include "control/api_health.h"
 #include "control/api_policy.h"
 #include "control/api_vault.h"
 #include "control/areas.h"
@@ -123,7 +124,14 @@ static void on_api_policy(struct api_call *call, void *arg)
 
 /* --- /healthz, /status --- */
 
-static void on_api_healthz(struct api_call *call, void *arg)
+static bool on_api_starting(void *arg)
+{
+	const struct worker *w = arg;
+
+	return health_starting(&w->health);
+}
+
+static void on_api_health(struct api_call *call, void *arg)
 {
 	struct worker *w = arg;
 	const char *cause;
@@ -136,6 +144,13 @@ static void on_api_healthz(struct api_call *call, void *arg)
 				"not ready: ", cause));
 	else
 		api_answer(call, 200, NULL, "text/plain; charset=utf-8", SLICE("ok"));
+}
+
+static void on_api_healthz(struct api_call *call, void *arg)
+{
+	const struct worker *w = arg;
+
+	api_health_run(w->api_health, call);
 }
 
 static json_t *worker_status_policy(const struct worker *w)
@@ -277,6 +292,7 @@ void worker_api_open(struct worker *w)
 		{API_VAULT_PATH "/bindings/", "GET", 0, worker_api_vault_binding},
 		{API_VAULT_PATH "/", NULL, 0, worker_api_vault_other},
 	};
+	static const struct api_health_ops health = {on_api_starting, on_api_health};
 	static const enum role listeners[] = {ROLE_API, ROLE_API_V6};
 
 	if (w->start.roles.fd[ROLE_API] < 0)
@@ -285,6 +301,7 @@ void worker_api_open(struct worker *w)
 	api_set_keys(w->api,
 		&(struct api_keys){w->vault.mem, worker_api_vault_admit, worker_vault_make_room});
 	worker_api_vault_open(w);
+	w->api_health = api_health_new(w->base, &health, w);
 	api_on_strangers(w->api, on_api_strangers, w);
 	worker_api_configure(w);
 	for (size_t i = 0; i < ARRAY_LEN(listeners); i++)
@@ -302,6 +319,8 @@ void worker_api_close(struct worker *w)
 {
 	api_vault_free(w->api_vault);
 	w->api_vault = NULL;
+	api_health_free(w->api_health);
+	w->api_health = NULL;
 	api_free(w->api);
 	w->api = NULL;
 }

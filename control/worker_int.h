@@ -12,6 +12,7 @@
 #include "control/worker_vault.h"
 #include "dns/upstreams.h"
 
+struct api_health;
 struct api_vault;
 struct dns_gate;
 struct event;
@@ -77,7 +78,8 @@ struct worker {
 	struct worker_gate gate;
 	struct api *api; /* NULL: it does not listen */
 	struct api_policy api_policy;
-	struct api_vault *api_vault; /* NULL as api */
+	struct api_vault *api_vault;   /* NULL as api */
+	struct api_health *api_health; /* as well */
 	struct event *on_control;
 	struct event *on_term;
 	struct event *drain_tick;

@@ -23,6 +23,23 @@ static void test_what_is_missing_is_told_before_that_the_start_waits(void **stat
 	assert_string_equal(health_cause(&h), "starting");
 }
 
+static void test_starting_is_when_nothing_else_is_known(void **state)
+{
+	struct health h;
+
+	health_init(&h);
+	assert_true(health_starting(&h));
+	health_set(&h, HEALTH_RESOLVERS, HEALTH_DEGRADED, "slow");
+	assert_true(health_starting(&h));
+	health_set(&h, HEALTH_RESOLVERS, HEALTH_FAILED, "no answer");
+	assert_false(health_starting(&h));
+	health_ok(&h, HEALTH_RESOLVERS);
+	health_set(&h, HEALTH_START, HEALTH_FAILED, "self-test: open");
+	assert_false(health_starting(&h));
+	health_ok(&h, HEALTH_START);
+	assert_false(health_starting(&h));
+}
+
 static void test_worst_part_gives_state_and_cause(void **state)
 {
 	struct health h;
@@ -83,6 +100,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_what_is_missing_is_told_before_that_the_start_waits),
+		cmocka_unit_test(test_starting_is_when_nothing_else_is_known),
 		cmocka_unit_test(test_worst_part_gives_state_and_cause),
 		cmocka_unit_test(test_json_lists_the_parts_that_there_are),
 		cmocka_unit_test(test_cause_is_cut),
