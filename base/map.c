@@ -10,6 +10,7 @@
 #include <sys/random.h>
 
 #include "base/arena.h"
+#include "base/pool.h"
 
 #define MAP_BUCKETS_FIRST 16 /* a power of two, as is every later size */
 
@@ -31,6 +32,7 @@ struct map {
 	struct map_entry *newest;
 	struct map_entry *oldest;
 	void (*drop)(void *value);
+	struct pool *pool; /* of entries */
 	uint64_t seed[2];
 };
 
@@ -93,6 +95,7 @@ struct map *map_new(size_t max, void (*drop)(void *value))
 
 	m->max = max;
 	m->drop = drop;
+	m->pool = pool_new();
 	m->n_buckets = MAP_BUCKETS_FIRST;
 	m->buckets = xcalloc(m->n_buckets, sizeof(struct map_entry *));
 	do {
@@ -109,6 +112,11 @@ static void map_drop(const struct map *m, void *value)
 		m->drop(value);
 }
 
+static void map_entry_free(struct map *m, struct map_entry *e)
+{
+	pool_put(m->pool, e, sizeof(*e) + e->key_len);
+}
+
 void map_free(struct map *m)
 {
 	struct map_entry *e;
@@ -120,9 +128,10 @@ void map_free(struct map *m)
 		struct map_entry *older = e->older;
 
 		map_drop(m, e->value);
-		free(e);
+		map_entry_free(m, e);
 		e = older;
 	}
+	pool_free(m->pool);
 	free(m->buckets);
 	free(m);
 }
@@ -187,7 +196,7 @@ static void *map_unlink(struct map *m, struct map_entry **at)
 	*at = e->chain;
 	map_list_remove(m, e);
 	m->count--;
-	free(e);
+	map_entry_free(m, e);
 	return value;
 }
 
@@ -239,7 +248,7 @@ void map_put(struct map *m, struct slice key, void *value)
 		return;
 	}
 	/* The copy comes first: key may lie inside the value that is evicted. */
-	e = xmalloc(sizeof(*e) + key.len);
+	e = pool_get(m->pool, sizeof(*e) + key.len);
 	e->value = value;
 	e->hash = hash;
 	e->key_len = key.len;
@@ -273,14 +282,41 @@ bool map_remove(struct map *m, struct slice key)
 	return true;
 }
 
-void map_fit(struct map *m)
+/* Into another pool, in the order of use. */
+static void map_move(struct map *m, void *(*move)(void *value, void *arg), void *arg)
+{
+	struct pool *fresh = pool_new();
+	struct map_entry **end = &m->newest;
+	struct map_entry *e = m->newest;
+
+	m->oldest = NULL;
+	while (e) {
+		struct map_entry *older = e->older;
+		size_t size = sizeof(*e) + e->key_len;
+		struct map_entry *to = memcpy(pool_get(fresh, size), e, size);
+
+		if (move)
+			to->value = move(e->value, arg);
+		map_entry_free(m, e);
+		to->newer = m->oldest;
+		m->oldest = to;
+		*end = to;
+		end = &to->older;
+		e = older;
+	}
+	pool_free(m->pool);
+	m->pool = fresh;
+}
+
+void map_fit(struct map *m, void *(*move)(void *value, void *arg), void *arg)
 {
 	size_t n = MAP_BUCKETS_FIRST;
 
+	if (move || pool_is_sparse(m->pool))
+		map_move(m, move, arg);
 	while (n < m->count)
 		n *= 2;
-	if (n < m->n_buckets)
-		map_resize(m, n);
+	map_resize(m, n);
 }
 
 size_t map_count(const struct map *m)

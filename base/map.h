@@ -21,9 +21,10 @@ bool map_remove(struct map *m, struct slice key);
 /* The value moves to the caller, without drop; NULL if there was none. */
 void *map_take(struct map *m, struct slice key);
 size_t map_count(const struct map *m);
-/* Gives back the room of entries that have left, which a map else keeps for the next ones. It
- * visits every entry: for sweeps, not for each removal. */
-void map_fit(struct map *m);
+/* Gives back the room of entries that have left, which a map else keeps for the next ones. move,
+ * may be NULL: the value's new place; the old one is left to it. Visits every entry: for sweeps,
+ * not for each removal. */
+void map_fit(struct map *m, void *(*move)(void *value, void *arg), void *arg);
 
 /* Calls each(key, value, arg) for every entry, most recently used first. each must not change
  * the map. */

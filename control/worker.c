@@ -3,6 +3,7 @@
 #include "control/worker.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -25,6 +26,8 @@
 /* Of the 8 s that a stop may take, what open exchanges get; the rest is for the audit trail. */
 #define WORKER_DRAIN_MS 6000
 #define WORKER_DRAIN_TICK_MS 100
+/* glibc's own, as it is at first. */
+#define WORKER_MMAP_THRESHOLD (128 * 1024)
 
 void worker_note(struct worker *w, enum audit_kind kind, enum reason reason, const char *what)
 {
@@ -310,6 +313,9 @@ int worker_main(int control_fd)
 	struct errmsg msg = {""};
 	int ret;
 
+	/* Fixed, or glibc raises it with the first large piece that is freed: then tables of a
+	 * flood of names would come from the heap, and their room stay there. */
+	(void)mallopt(M_MMAP_THRESHOLD, WORKER_MMAP_THRESHOLD);
 	(void)signal(SIGPIPE, SIG_IGN);
 	(void)signal(SIGINT, SIG_IGN);
 	(void)signal(SIGHUP, SIG_IGN);

@@ -12,18 +12,18 @@
 #include "base/clock.h"
 #include "base/hostname.h"
 #include "base/map.h"
+#include "base/pool.h"
 #include "dns/resolver.h"
 #include "dns/word.h"
 
 /* Static names. A list for blocking advertisements has more, but it has no place here. */
 #define ADDR_CACHE_HOSTS_MAX 16384
 
-/* So many dropped at once give their memory back. */
-#define ADDR_CACHE_TRIM_MIN 1024
-
 struct addr_cache {
-	struct map *answers;
-	struct map *hosts;
+	struct map *answers; /* entries of our own */
+	struct map *hosts;   /* counted ones */
+	struct pool *pool;   /* of our own entries */
+	uint64_t last_number;
 };
 
 static size_t addr_entry_add(struct netaddr *v, size_t n, const struct netaddr *addr)
@@ -84,16 +84,22 @@ struct addr_entry *addr_entry_new(int err, const struct netaddr *addrs, size_t n
 	return e;
 }
 
-struct addr_entry *addr_entry_ref(struct addr_entry *e)
+static size_t addr_entry_size(const struct addr_entry *e)
 {
-	e->refs++;
-	return e;
+	return sizeof(*e) + e->n * sizeof(e->addrs[0]);
 }
 
-static bool addr_entry_eq(const struct addr_entry *a, const struct addr_entry *b)
+struct addr_entry *addr_entry_ref(struct addr_entry *e)
 {
-	return a->err == b->err && a->n == b->n &&
-		memcmp(a->addrs, b->addrs, a->n * sizeof(a->addrs[0])) == 0;
+	size_t size = addr_entry_size(e);
+
+	if (e->owner) {
+		e = memcpy(xmalloc(size), e, size);
+		e->owner = NULL;
+		e->refs = 0;
+	}
+	e->refs++;
+	return e;
 }
 
 void addr_entry_unref(struct addr_entry *e)
@@ -105,7 +111,12 @@ void addr_entry_unref(struct addr_entry *e)
 
 static void addr_cache_drop(void *value)
 {
-	addr_entry_unref(value);
+	struct addr_entry *e = value;
+
+	if (e->owner)
+		pool_put(e->owner->pool, e, addr_entry_size(e));
+	else
+		addr_entry_unref(e);
 }
 
 struct addr_cache *addr_cache_new(void)
@@ -114,6 +125,7 @@ struct addr_cache *addr_cache_new(void)
 
 	c->answers = map_new(RESOLVER_CACHE_MAX, addr_cache_drop);
 	c->hosts = map_new(ADDR_CACHE_HOSTS_MAX, addr_cache_drop);
+	c->pool = pool_new();
 	return c;
 }
 
@@ -123,6 +135,7 @@ void addr_cache_free(struct addr_cache *c)
 		return;
 	map_free(c->answers);
 	map_free(c->hosts);
+	pool_free(c->pool);
 	free(c);
 }
 
@@ -145,18 +158,16 @@ struct addr_entry *addr_cache_peek(struct addr_cache *c, struct slice name)
 struct addr_entry *addr_cache_put(struct addr_cache *c, struct slice name, struct addr_entry *e)
 {
 	struct addr_entry *fixed = map_find(c->hosts, name);
-	struct addr_entry *old = fixed ? NULL : map_find(c->answers, name);
+	size_t size = addr_entry_size(e);
+	struct addr_entry *kept;
 
 	if (fixed)
 		return fixed;
-	/* An answer that stays for long keeps its place: made anew each time, the few that stay lie
-	 * on as many pages when thousands around them have gone. */
-	if (old && old->refs == 1 && addr_entry_eq(old, e)) {
-		old->expires_ms = e->expires_ms;
-		return old;
-	}
-	map_put(c->answers, name, addr_entry_ref(e));
-	return e;
+	kept = memcpy(pool_get(c->pool, size), e, size);
+	kept->owner = c;
+	kept->number = ++c->last_number;
+	map_put(c->answers, name, kept);
+	return kept;
 }
 
 struct addr_cache_old {
@@ -174,6 +185,30 @@ static void addr_cache_see(struct slice key, void *value, void *arg)
 		old->keys[old->n++] = key;
 }
 
+static void *addr_cache_move(void *value, void *arg)
+{
+	struct addr_entry *from = value;
+	size_t size = addr_entry_size(from);
+	struct addr_entry *to = memcpy(pool_get(arg, size), from, size);
+
+	pool_put(from->owner->pool, from, size);
+	return to;
+}
+
+/* When most of what there was has gone, what stays moves together. */
+static void addr_cache_fit(struct addr_cache *c)
+{
+	struct pool *fresh;
+
+	if (!pool_is_sparse(c->pool))
+		return;
+	fresh = pool_new();
+	map_fit(c->answers, addr_cache_move, fresh);
+	pool_free(c->pool);
+	c->pool = fresh;
+	malloc_trim(0);
+}
+
 size_t addr_cache_sweep(struct addr_cache *c)
 {
 	struct addr_cache_old old = {.now_ms = clock_mono_ms()};
@@ -188,10 +223,7 @@ size_t addr_cache_sweep(struct addr_cache *c)
 		(void)map_remove(c->answers, slice_make(name, old.keys[i].len));
 	}
 	free(old.keys);
-	if (old.n >= ADDR_CACHE_TRIM_MIN) {
-		map_fit(c->answers);
-		malloc_trim(0);
-	}
+	addr_cache_fit(c);
 	return map_count(c->answers);
 }
 

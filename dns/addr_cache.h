@@ -1,14 +1,17 @@
 /* What the resolver knows: answers by name with their end, and the static names of a hosts file.
  *
- * An entry is counted: the cache and each lookup that still has to tell of it hold it. */
+ * An entry is counted by those who hold it, or it is the cache's own: then it is borrowed until the
+ * next put or sweep, and who needs it for longer takes a copy (addr_entry_ref). */
 #pragma once
 
 #include "base/netaddr.h"
 
 struct addr_entry {
+	struct addr_cache *owner; /* NULL: counted */
 	uint32_t refs;
 	int err;             /* as resolve_answer.err */
 	uint64_t expires_ms; /* by clock_mono_ms; of no meaning in static names */
+	uint64_t number;     /* of the put, in an entry of the cache's own; else 0 */
 	size_t n;
 	struct netaddr addrs[];
 };
@@ -18,6 +21,7 @@ struct addr_cache;
 /* Copies addrs without doubles, at most RESOLVER_ADDRS_MAX, families alternating (RFC 8305 4),
  * each in the order given. One reference, the caller's; expires_ms is 0. */
 struct addr_entry *addr_entry_new(int err, const struct netaddr *addrs, size_t n, bool v6_first);
+/* e with one reference more, or a counted copy of one that is the cache's own. */
 struct addr_entry *addr_entry_ref(struct addr_entry *e);
 void addr_entry_unref(struct addr_entry *e);
 
@@ -28,8 +32,8 @@ void addr_cache_free(struct addr_cache *c);
 struct addr_entry *addr_cache_find(struct addr_cache *c, struct slice name);
 /* The answer kept for the name, fresh or not; NULL if there is none. */
 struct addr_entry *addr_cache_peek(struct addr_cache *c, struct slice name);
-/* Keeps e (with a reference of its own) unless the name is static. Returns what holds now for the
- * name: e, the entry that was there and says the same, with e's time, or the static entry. */
+/* Keeps a copy of e unless the name is static. Returns what holds now for the name: the copy,
+ * borrowed, or the static entry. */
 struct addr_entry *addr_cache_put(struct addr_cache *c, struct slice name, struct addr_entry *e);
 
 /* Drops answers whose time is over. Returns how many are left. Not while one is borrowed. */

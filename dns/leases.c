@@ -8,14 +8,13 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/pool.h"
 #include "dns/leases_int.h"
 #include "nft/guard_client.h"
 #include "nft/ruleset.h"
 
 /* Two answers within a second program the kernel once: timeouts are in seconds anyway. */
 #define LEASE_SLACK_MS 1000
-/* Forgetting so many gives their memory back. */
-#define LEASES_TRIM_MIN 1024
 
 struct lease_grant {
 	TAILQ_ENTRY(lease_grant) link;
@@ -44,19 +43,20 @@ uint32_t lease_seconds(uint32_t ttl_s)
 static void lease_name_free(void *value)
 {
 	struct lease_name *ln = value;
+	struct leases *l = ln->owner;
 
-	*ln->total -= ln->n;
-	free(ln->v);
-	free(ln);
+	l->n -= ln->n;
+	pool_put(l->pool, ln->v, ln->cap * sizeof(*ln->v));
+	pool_put(l->pool, ln, sizeof(*ln) + ln->name_len + 1);
 }
 
 static struct lease_name *lease_name_new(struct leases *l, struct slice name)
 {
-	struct lease_name *ln = xcalloc(1, sizeof(*ln) + name.len + 1);
+	struct lease_name *ln = pool_get(l->pool, sizeof(*ln) + name.len + 1);
 
-	ln->total = &l->n;
-	ln->name_len = name.len;
+	*ln = (struct lease_name){.owner = l, .name_len = name.len};
 	memcpy(ln->name, name.p, name.len);
+	ln->name[name.len] = '\0';
 	map_put(l->names, name, ln);
 	return ln;
 }
@@ -71,6 +71,18 @@ struct lease *lease_find(struct lease_name *ln, const struct netaddr *a)
 	return NULL;
 }
 
+static void lease_name_grow(struct lease_name *ln)
+{
+	uint32_t cap = ln->cap ? 2 * ln->cap : 2;
+	struct lease *v = pool_get(ln->owner->pool, cap * sizeof(*v));
+
+	if (ln->n > 0)
+		memcpy(v, ln->v, ln->n * sizeof(*v));
+	pool_put(ln->owner->pool, ln->v, ln->cap * sizeof(*v));
+	ln->v = v;
+	ln->cap = cap;
+}
+
 /* Past LEASE_ADDRS_MAX the one that ends first makes room: a name whose addresses rotate. */
 static struct lease *lease_add(struct lease_name *ln, const struct netaddr *a)
 {
@@ -78,12 +90,10 @@ static struct lease *lease_add(struct lease_name *ln, const struct netaddr *a)
 	size_t i;
 
 	if (ln->n < LEASE_ADDRS_MAX) {
-		if (ln->n == ln->cap) {
-			ln->cap = ln->cap ? 2 * ln->cap : 2;
-			ln->v = xrealloc(ln->v, ln->cap * sizeof(*ln->v));
-		}
+		if (ln->n == ln->cap)
+			lease_name_grow(ln);
 		to = &ln->v[ln->n++];
-		++*ln->total;
+		ln->owner->n++;
 	} else {
 		for (i = 0; i < ln->n; i++)
 			if (!to || ln->v[i].end_ms < to->end_ms)
@@ -123,7 +133,6 @@ struct lease_sweep {
 	uint64_t now_ms;
 	size_t n;
 	struct lease_name **empty;
-	size_t n_dropped;
 };
 
 static void lease_sweep_one(struct slice key, void *value, void *arg)
@@ -138,11 +147,37 @@ static void lease_sweep_one(struct slice key, void *value, void *arg)
 			continue;
 		}
 		ln->v[i] = ln->v[--ln->n];
-		--*ln->total;
-		s->n_dropped++;
+		ln->owner->n--;
 	}
 	if (ln->n == 0)
 		s->empty[s->n++] = ln;
+}
+
+static void *lease_name_move(void *value, void *arg)
+{
+	struct lease_name *from = value;
+	size_t size = sizeof(*from) + from->name_len + 1;
+	struct lease_name *to = memcpy(pool_get(arg, size), from, size);
+
+	to->v = pool_get(arg, to->cap * sizeof(*to->v));
+	if (to->n > 0)
+		memcpy(to->v, from->v, to->n * sizeof(*to->v));
+	pool_put(from->owner->pool, from->v, from->cap * sizeof(*from->v));
+	pool_put(from->owner->pool, from, size);
+	return to;
+}
+
+static void leases_fit(struct leases *l)
+{
+	struct pool *fresh;
+
+	if (!pool_is_sparse(l->pool))
+		return;
+	fresh = pool_new();
+	map_fit(l->names, lease_name_move, fresh);
+	pool_free(l->pool);
+	l->pool = fresh;
+	malloc_trim(0);
 }
 
 void leases_sweep(struct leases *l, uint64_t now_ms)
@@ -157,10 +192,7 @@ void leases_sweep(struct leases *l, uint64_t now_ms)
 	for (i = 0; i < s.n; i++)
 		(void)map_remove(l->names, slice_make(s.empty[i]->name, s.empty[i]->name_len));
 	free(s.empty);
-	if (s.n_dropped >= LEASES_TRIM_MIN) {
-		map_fit(l->names);
-		malloc_trim(0);
-	}
+	leases_fit(l);
 }
 
 /* --- grants --- */
@@ -423,6 +455,7 @@ struct leases *leases_new(
 	l->forwarder = forwarder;
 	l->judge = judge;
 	l->names = map_new(LEASES_NAMES_MAX, lease_name_free);
+	l->pool = pool_new();
 	TAILQ_INIT(&l->grants);
 	leases_renew_init(l);
 	return l;
@@ -440,6 +473,7 @@ void leases_free(struct leases *l)
 		lease_grant_free(g); /* NOLINT(clang-analyzer-unix.Malloc) */
 	leases_keep_fini(l);
 	map_free(l->names);
+	pool_free(l->pool);
 	free(l);
 }
 

@@ -22,7 +22,7 @@ struct lease_name {
 	bool asking;
 	uint32_t n, cap;
 	struct lease *v;
-	size_t *total; /* leases.n */
+	struct leases *owner;
 	size_t name_len;
 	char name[];
 };
@@ -37,6 +37,7 @@ struct leases {
 	const struct judge *judge;
 	struct guard_client *guard;
 	struct map *names;
+	struct pool *pool; /* of struct lease_name and its leases */
 	size_t n;
 	bool by_port;        /* rules for names list ports */
 	uint64_t generation; /* of the policy: what was asked under another one is thrown away */
@@ -56,7 +57,7 @@ CHECKED int leases_renew_start(struct leases *l, const struct lease_want *want, 
 	void *arg, struct lease_grant **out);
 /* May the name be asked for an address? Then *out is for judge_addr. */
 CHECKED bool leases_name_judge(const struct leases *l, struct slice name, struct judgement *out);
-/* Drops what has run out. */
+/* Drops what has run out, and gives back its memory when it was much. */
 void leases_sweep(struct leases *l, uint64_t now_ms);
 struct lease *lease_find(struct lease_name *ln, const struct netaddr *a);
 /* The lease, made if there is none, ends then. Returns its name. */

@@ -56,6 +56,7 @@ struct resolver_lookup {
 	struct resolve_list waiters;
 	struct event *grace;
 	struct addr_entry *published; /* what the waiters were told; NULL before */
+	uint64_t number;              /* of it in the cache; 0: it is not there */
 	bool touched;
 	bool grace_over;
 	size_t name_len;
@@ -262,7 +263,8 @@ static void lookup_publish(struct resolver_lookup *l)
 	struct addr_entry *e = addr_cache_put(r->cache, lookup_name(l), mine);
 	struct resolve *q;
 
-	l->published = addr_entry_ref(e);
+	l->published = addr_entry_ref(e->owner ? mine : e);
+	l->number = e->number;
 	addr_entry_unref(mine);
 	map_remove(r->by_name, lookup_name(l));
 	while ((q = TAILQ_FIRST(&l->waiters))) {
@@ -277,10 +279,11 @@ static void lookup_amend(struct resolver_lookup *l)
 {
 	struct resolver *r = l->resolver;
 	struct addr_entry *e = lookup_result(l);
+	const struct addr_entry *now = addr_cache_peek(r->cache, lookup_name(l));
 
 	if (e->expires_ms > l->published->expires_ms)
 		e->expires_ms = l->published->expires_ms;
-	if (addr_cache_peek(r->cache, lookup_name(l)) == l->published)
+	if (now && now->number == l->number)
 		(void)addr_cache_put(r->cache, lookup_name(l), e);
 	addr_entry_unref(e);
 }

@@ -176,12 +176,13 @@ def case_cost_of_a_grant(bed):
 
 def case_names_come_and_go(bed):
     """24,000 names are resolved and expire: sets and memory are what they were. The start is taken
-    after 2,000 names at the same rate have come and gone, so that buffers have their size."""
+    after 2,000 names at the same rate have come and gone, so that buffers have their size; what has
+    run out is forgotten 45 s later at most."""
     bed.halt()
     bed.running = None
     bed.need()
     resolve(bed, NAMES, 2000)
-    for _ in range(9):  # until these have expired, so that what runs at the end has run before
+    for _ in range(13):  # until these are forgotten, so that what runs at the end has run before
         kept(bed)
         time.sleep(10)
     start = bed.figures()

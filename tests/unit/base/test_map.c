@@ -168,6 +168,11 @@ static void test_each_goes_from_most_to_least_recent(void **state)
 	map_free(m);
 }
 
+static void *move_nothing(void *value, void *arg)
+{
+	return value;
+}
+
 static void test_map_behaves_as_a_plain_table(void **state)
 {
 	enum { KEYS = 500, STEPS = 50000 };
@@ -201,6 +206,8 @@ static void test_map_behaves_as_a_plain_table(void **state)
 			break;
 		}
 		assert_int_equal(map_count(m), count);
+		if (i % 1000 == 0)
+			map_fit(m, i % 2000 == 0 ? move_nothing : NULL, NULL);
 	}
 	assert_true(count > KEYS / 4);
 	map_free(m);
@@ -221,21 +228,58 @@ static void test_fitting_keeps_what_is_there(void **state)
 		(void)snprintf(key, sizeof(key), "k%zu", i);
 		assert_true(map_remove(m, slice_str(key)));
 	}
-	map_fit(m);
+	map_fit(m, NULL, NULL);
 	for (i = 0; i < 200; i++) {
 		(void)snprintf(key, sizeof(key), "k%zu", i);
 		assert_int_equal(map_find(m, slice_str(key)) != NULL, i < 100);
 		map_put(m, slice_str(key), &value);
-		map_fit(m);
+		map_fit(m, NULL, NULL);
 	}
 	assert_int_equal(map_count(m), 200);
 	for (i = 0; i < 200; i++) {
 		(void)snprintf(key, sizeof(key), "k%zu", i);
 		assert_true(map_remove(m, slice_str(key)));
 	}
-	map_fit(m);
+	map_fit(m, NULL, NULL);
 	assert_int_equal(map_count(m), 0);
 	map_free(m);
+}
+
+static void *move_next(void *value, void *arg)
+{
+	int *n = arg;
+
+	++*n;
+	return value_of(number_of(value) + 1);
+}
+
+static void test_fitting_moves_values_and_keeps_their_order(void **state)
+{
+	struct map *m = map_new(3, note_drop);
+	struct order o = {""};
+	int n = 0;
+
+	map_fit(m, move_next, &n);
+	assert_int_equal(n, 0);
+	map_put(m, SLICE("a"), value_of(2));
+	map_put(m, SLICE("b"), value_of(5));
+	map_put(m, SLICE("c"), value_of(6));
+	assert_non_null(map_find(m, SLICE("a")));
+	map_fit(m, move_next, &n);
+	assert_int_equal(n, 3);
+	map_each(m, note_key, &o);
+	assert_string_equal(o.text, "a3 c7 b6 ");
+	/* The old values are the mover's. */
+	assert_int_equal(n_dropped, 0);
+	/* The one used last before is still the last to go. */
+	map_put(m, SLICE("d"), value_of(9));
+	map_put(m, SLICE("e"), value_of(10));
+	assert_null(map_find(m, SLICE("b")));
+	assert_null(map_find(m, SLICE("c")));
+	assert_int_equal(number_of(map_find(m, SLICE("a"))), 3);
+	assert_int_equal(number_of(map_take(m, SLICE("d"))), 9);
+	map_free(m);
+	assert_int_equal(n_dropped, 4);
 }
 
 int main(void)
@@ -249,6 +293,7 @@ int main(void)
 		cmocka_unit_test_setup(test_ceiling_of_one_keeps_the_newest, setup),
 		cmocka_unit_test_setup(test_each_goes_from_most_to_least_recent, setup),
 		cmocka_unit_test(test_fitting_keeps_what_is_there),
+		cmocka_unit_test_setup(test_fitting_moves_values_and_keeps_their_order, setup),
 		cmocka_unit_test_setup(test_map_behaves_as_a_plain_table, setup),
 	};
 

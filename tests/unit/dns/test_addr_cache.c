@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include <cmocka.h>
 
@@ -246,11 +247,73 @@ static void test_sweep_drops_what_is_over_and_nothing_else(void **state)
 	addr_cache_free(c);
 }
 
+static struct addr_entry *put_one(
+	struct addr_cache *c, const char *name, uint8_t last, uint64_t end_ms)
+{
+	const struct netaddr a = {{[10] = 0xff, 0xff, 1, 0, 0, last}};
+	struct addr_entry *e = addr_entry_new(0, &a, 1, false);
+	struct addr_entry *now;
+
+	e->expires_ms = end_ms;
+	now = addr_cache_put(c, slice_str(name), e);
+	addr_entry_unref(e);
+	return now;
+}
+
+static void test_what_is_held_is_a_copy_of_what_the_cache_keeps(void **state)
+{
+	struct addr_cache *c = addr_cache_new();
+	struct addr_entry *held;
+	uint64_t number;
+
+	clock_fake(1000000, 1);
+	held = addr_entry_ref(put_one(c, "a.test", 1, 2000));
+	number = addr_cache_peek(c, SLICE("a.test"))->number;
+	assert_ptr_not_equal(held, addr_cache_peek(c, SLICE("a.test")));
+	(void)put_one(c, "a.test", 2, 3000);
+	assert_true(addr_cache_peek(c, SLICE("a.test"))->number != number);
+	assert_int_equal(held->addrs[0].b[15], 1);
+	assert_int_equal(held->expires_ms, 2000);
+	assert_ptr_equal(addr_entry_ref(held), held);
+	assert_int_equal(held->refs, 2);
+	addr_entry_unref(held);
+	addr_cache_free(c);
+	assert_int_equal(held->refs, 1);
+	addr_entry_unref(held);
+}
+
+static void test_answers_that_stay_outlast_thousands_that_go(void **state)
+{
+	struct addr_cache *c = addr_cache_new();
+	char name[32];
+	unsigned i;
+
+	for (i = 0; i < 3000; i++) {
+		(void)snprintf(name, sizeof(name), "n%u.test", i);
+		(void)put_one(c, name, (uint8_t)i, i % 30 == 0 ? 9000 : 2000);
+	}
+	clock_fake(2000000, 1);
+	assert_int_equal(addr_cache_sweep(c), 100);
+	for (i = 0; i < 3000; i++) {
+		const struct addr_entry *e;
+
+		(void)snprintf(name, sizeof(name), "n%u.test", i);
+		e = addr_cache_find(c, slice_str(name));
+		assert_int_equal(e != NULL, i % 30 == 0);
+		assert_true(!e || e->addrs[0].b[15] == (uint8_t)i);
+	}
+	(void)put_one(c, "n0.test", 7, 9000);
+	assert_int_equal(addr_cache_find(c, SLICE("n0.test"))->addrs[0].b[15], 7);
+	addr_cache_free(c);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_families_alternate_without_doubles),
 		cmocka_unit_test(test_sweep_drops_what_is_over_and_nothing_else),
+		cmocka_unit_test(test_what_is_held_is_a_copy_of_what_the_cache_keeps),
+		cmocka_unit_test(test_answers_that_stay_outlast_thousands_that_go),
 		cmocka_unit_test(test_32_addresses_are_kept_of_more),
 		cmocka_unit_test(test_answer_is_found_until_its_last_millisecond),
 		cmocka_unit_test(test_oldest_name_leaves_at_the_ceiling),

@@ -1,4 +1,5 @@
 /* Leases: how long, how many, who keeps them alive, what a policy leaves of them. */
+#include "base/pool.h"
 #include "dns/dns_gate_int.h"
 #include "dns/leases_int.h"
 #include "tests/unit/dns/gate.h"
@@ -64,6 +65,45 @@ static void test_leases_run_out(void **state)
 	leases_tick(f->gate->leases);
 	assert_int_equal(n_leases(f), 0);
 	assert_int_equal(leases_n_names(f->gate->leases), 0);
+}
+
+/* Then their memory is given back, and what stays is moved. */
+static void test_leases_that_stay_outlast_thousands_that_go(void **state)
+{
+	struct fixture *f = *state;
+	struct leases *l = f->gate->leases;
+	struct netaddr a = fixture_addr("1.0.0.2");
+	struct lease_name *ln;
+	char name[32];
+	unsigned i;
+
+	for (i = 0; i < 2000; i++) {
+		(void)snprintf(name, sizeof(name), "n%u.wild.test", i);
+		a.b[15] = (uint8_t)i;
+		(void)lease_put(l, slice_str(name), &a, f->now_ms + (i % 20 == 0 ? 9000 : 1000));
+		a.b[14] = 7;
+		if (i % 40 == 0)
+			(void)lease_put(l, slice_str(name), &a, f->now_ms + 9000);
+		a.b[14] = 0;
+	}
+	assert_int_equal(leases_n(l), 2050);
+	set_now(f, f->now_ms + 1000);
+	leases_tick(l);
+	assert_int_equal(leases_n(l), 150);
+	assert_int_equal(leases_n_names(l), 100);
+	assert_false(pool_is_sparse(l->pool));
+	for (i = 0; i < 2000; i++) {
+		(void)snprintf(name, sizeof(name), "n%u.wild.test", i);
+		ln = map_find(l->names, slice_str(name));
+		assert_int_equal(ln != NULL, i % 20 == 0);
+		assert_true(!ln || ln->n == (i % 40 == 0 ? 2 : 1));
+		assert_true(!ln || ln->v[0].addr.b[15] == (uint8_t)i);
+	}
+	(void)lease_put(l, SLICE("n0.wild.test"), &(struct netaddr){{1}}, f->now_ms + 9000);
+	assert_int_equal(leases_n(l), 151);
+	set_now(f, f->now_ms + 9000);
+	leases_tick(l);
+	assert_int_equal(leases_n(l), 0);
 }
 
 static void test_live_connection_renews_and_its_end_once_more(void **state)
@@ -301,6 +341,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		T(test_lease_is_ttl_and_a_minute_within_one_and_six),
 		T(test_leases_run_out),
+		T(test_leases_that_stay_outlast_thousands_that_go),
 		T(test_live_connection_renews_and_its_end_once_more),
 		T(test_address_without_connection_is_not_renewed),
 		T(test_names_asked_for_are_asked_again_for_a_while),

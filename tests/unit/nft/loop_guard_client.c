@@ -20,7 +20,7 @@ int __wrap_event_add(struct event *e, const struct timeval *tv);
 /* The limit of a stalled guard, made short. */
 int __wrap_event_add(struct event *e, const struct timeval *tv)
 {
-	static const struct timeval soon = {0, 20000};
+	static const struct timeval soon = {0, 80000};
 
 	return __real_event_add(e, tv && tv->tv_sec == GUARD_CLIENT_STALL_MS / 1000 ? &soon : tv);
 }
