@@ -2,9 +2,10 @@
 
 Before: schemathesis has made a request from docs/egress-api.yaml; after: it judges the answer. Requests
 that only make sense in a certain state get that state first, nine times out of ten: a vault is made
-before one is read, taken away before one is created. Three of four contents are written so that their
-parts fit together, since no schema can say that a binding needs its credential. What each operation
-answered is counted, and written down at the end.
+before one is read, taken away before one is created. In the pass of the good ones contents of the vault
+are written so that their parts fit together, since no schema can say that a binding needs its
+credential; in the other one every second is. What each operation answered is counted, and written down
+at the end.
 """
 import atexit
 import collections
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 URL, TOKEN = os.environ["API_URL"], os.environ["API_TOKEN"]
 NAMES = ("k", "key/with/slash", "one two", "tools.git", "Z9")
 HOSTS = ("api.example.com", "maps.example.com", "*.wild.example.com", "git.example.com")
+OTHERS = "methods that are not described"
 COUNTS = collections.defaultdict(collections.Counter)
 RANDOM = random.Random(1)
 SESSION = requests.Session()
@@ -121,7 +123,9 @@ def map_body(context, body):
 def before_generate_body(context, strategy):
     operation = context.operation
     fitting = FITTING.get((operation.method.upper(), operation.path))
-    return st.one_of(strategy, *[fitting] * 3) if fitting is not None else strategy
+    if fitting is None:
+        return strategy
+    return fitting if os.environ["API_PASS"] == "good" else st.one_of(strategy, fitting)
 
 
 # --- the state that a request needs ---
@@ -156,13 +160,18 @@ def prepare(method, path, case, fresh):
 @schemathesis.hook
 def before_call(context, case, kwargs):
     stateful = bool(case.meta) and case.meta.phase.name.name == "STATEFUL"
-    if RANDOM.random() < 0.9:
+    # What a vault needs of the policy is another document's: without one every valid policy counts.
+    if case.operation.path == "/policy" or RANDOM.random() < 0.9:
         prepare(case.operation.method.upper(), case.operation.path, case, fresh=not stateful)
 
 
 @schemathesis.hook
 def after_call(context, case, response):
-    COUNTS[case.operation.label][response.status_code] += 1
+    method = (case.method or case.operation.method).upper()
+    if method == case.operation.method.upper():
+        COUNTS[case.operation.label][response.status_code] += 1
+    else:  # tried to see whether it is refused
+        COUNTS[OTHERS][response.status_code] += 1
 
 
 def written():
