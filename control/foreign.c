@@ -57,7 +57,12 @@ static void on_foreign_listener(const struct conns_listener *l, void *arg)
 int foreign_look(const struct foreign *f, int diag_fd, struct conns_listener *found)
 {
 	struct foreign_search s = {.f = f, .found = found};
-	int ret = conns_each_listener(diag_fd, on_foreign_listener, &s);
+	uint16_t ports[FOREIGN_OWN_MAX];
+	int ret;
+
+	for (size_t i = 0; i < f->n; i++)
+		ports[i] = f->own[i].port;
+	ret = conns_each_listener(diag_fd, ports, f->n, on_foreign_listener, &s);
 
 	return s.any ? 1 : ret;
 }

@@ -5,7 +5,7 @@
 
 #include "dns/conns.h"
 
-#define FOREIGN_OWN_MAX 8 /* web, API, DNS by UDP and TCP; two families each */
+#define FOREIGN_OWN_MAX CONNS_PORTS_MAX /* web, API, DNS by UDP and TCP; two families each */
 
 struct foreign {
 	struct conns_listener own[FOREIGN_OWN_MAX];

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <linux/inet_diag.h>
+#include <linux/netlink.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
@@ -17,12 +18,23 @@
 	(BIT(TCP_ESTABLISHED) | BIT(TCP_SYN_SENT) | BIT(TCP_SYN_RECV) | BIT(TCP_FIN_WAIT1) | \
 		BIT(TCP_FIN_WAIT2) | BIT(TCP_CLOSE_WAIT) | BIT(TCP_CLOSING) | BIT(TCP_LAST_ACK))
 
+/* For each port: is it the socket's? (two words, the second is the port). Yes: to the end. */
+#define CONNS_OPS_PORT 3
+
+struct conns_request {
+	struct inet_diag_req_v2 req;
+	struct nlattr head;
+	struct inet_diag_bc_op ops[CONNS_OPS_PORT * CONNS_PORTS_MAX];
+};
+
 /* What is asked for, and who is told. */
 struct conns_look {
 	conns_cb each;
 	conns_listener_cb listener; /* NULL: connections are */
 	void *arg;
 	uint8_t protocol;
+	const uint16_t *ports; /* of listeners */
+	size_t n_ports;
 };
 
 static struct netaddr conns_addr(const struct inet_diag_msg *m, const __be32 from[4])
@@ -63,14 +75,43 @@ static uint32_t conns_states(const struct conns_look *l)
 	return l->protocol == IPPROTO_TCP ? CONNS_TCP_STATES : BIT(TCP_ESTABLISHED);
 }
 
+/* The kernel leaves out what has another port: a sandbox may hold a million sockets, and each would
+ * be told to us twice a second. Returns the length of the request. */
+static size_t conns_filter(const struct conns_look *l, struct conns_request *r)
+{
+	size_t i;
+
+	if (!l->listener || l->n_ports == 0)
+		return sizeof(r->req);
+	for (i = 0; i < l->n_ports; i++) {
+		struct inet_diag_bc_op *op = &r->ops[CONNS_OPS_PORT * i];
+		const size_t rest = (l->n_ports - i) * CONNS_OPS_PORT * sizeof(*op);
+		const bool last = i + 1 == l->n_ports;
+
+		/* Past the end: no. */
+		op[0] = (struct inet_diag_bc_op){INET_DIAG_BC_S_EQ, 2 * sizeof(*op),
+			(uint16_t)((last ? CONNS_OPS_PORT + 1 : CONNS_OPS_PORT) * sizeof(*op))};
+		op[1] = (struct inet_diag_bc_op){.no = l->ports[i]};
+		op[2] = (struct inet_diag_bc_op){
+			INET_DIAG_BC_JMP, sizeof(*op), (uint16_t)(rest - 2 * sizeof(*op))};
+	}
+	r->head.nla_type = INET_DIAG_REQ_BYTECODE;
+	r->head.nla_len = (uint16_t)(sizeof(r->head) + i * CONNS_OPS_PORT * sizeof(r->ops[0]));
+	return sizeof(r->req) + r->head.nla_len;
+}
+
 static int conns_dump(int fd, int family, struct conns_look *l)
 {
-	const struct inet_diag_req_v2 req = {.sdiag_family = (uint8_t)family,
-		.sdiag_protocol = l->protocol,
-		.idiag_states = conns_states(l)};
-	int ret = sock_diag_dump(
-		fd, &req, sizeof(req), sizeof(struct inet_diag_msg), on_conns_socket, l);
+	struct conns_request r = {.req = {.sdiag_family = (uint8_t)family,
+					  .sdiag_protocol = l->protocol,
+					  .idiag_states = conns_states(l)}};
+	size_t len = conns_filter(l, &r);
+	int ret = sock_diag_dump(fd, &r, len, sizeof(struct inet_diag_msg), on_conns_socket, l);
 
+	/* It does not know the question. */
+	if (ret == -EINVAL && len > sizeof(r.req))
+		ret = sock_diag_dump(
+			fd, &r, sizeof(r.req), sizeof(struct inet_diag_msg), on_conns_socket, l);
 	return ret == -ENOENT ? 0 : ret; /* no such family or protocol */
 }
 
@@ -100,9 +141,10 @@ int conns_each(int fd, conns_cb each, void *arg)
 	return conns_all(fd, &l);
 }
 
-int conns_each_listener(int fd, conns_listener_cb each, void *arg)
+int conns_each_listener(int fd, const uint16_t *ports, size_t n, conns_listener_cb each, void *arg)
 {
-	struct conns_look l = {.listener = each, .arg = arg};
+	struct conns_look l = {.listener = each, .arg = arg, .ports = ports, .n_ports = n};
 
+	REQUIRE(n <= CONNS_PORTS_MAX);
 	return conns_all(fd, &l);
 }

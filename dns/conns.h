@@ -22,6 +22,10 @@ struct conns_listener {
 
 typedef void (*conns_listener_cb)(const struct conns_listener *l, void *arg);
 
+#define CONNS_PORTS_MAX 8
+
 /* Calls each for every TCP socket that listens and every UDP socket that has a port and is not
- * connected, IPv4 and IPv6. As conns_each otherwise. */
-CHECKED int conns_each_listener(int fd, conns_listener_cb each, void *arg);
+ * connected, IPv4 and IPv6, on one of n (at most CONNS_PORTS_MAX) ports. Kernels before 4.16 tell
+ * of other ports too. As conns_each otherwise. */
+CHECKED int conns_each_listener(
+	int fd, const uint16_t *ports, size_t n, conns_listener_cb each, void *arg);
