@@ -352,6 +352,11 @@ struct api *api_new(
 	return a;
 }
 
+void api_set_instance(struct api *a, const char *instance)
+{
+	a->instance = instance;
+}
+
 void api_on_strangers(struct api *a, api_strangers_cb told, void *arg)
 {
 	a->strangers.told = told;

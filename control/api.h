@@ -76,6 +76,8 @@ void api_free(struct api *a);
 void api_set_token(struct api *a, const char *token);
 /* Before api_listen; borrowed for its life. Without it such routes are served as any other. */
 void api_set_keys(struct api *a, const struct api_keys *keys);
+/* What every answer has in X-Egress-Instance; NULL: none. Borrowed for its life. */
+void api_set_instance(struct api *a, const char *instance);
 /* Whom to tell of requests without the token. */
 void api_on_strangers(struct api *a, api_strangers_cb told, void *arg);
 /* How many there were. */

@@ -92,6 +92,8 @@ static void api_write(struct api_conn *c, const struct api_reply *r)
 			out, "Content-Type: %s\r\nContent-Length: %zu\r\n", r->type, r->body.len);
 	strbuf_printf(
 		out, "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n%s", r->fields);
+	if (c->api->instance)
+		strbuf_printf(out, "X-Egress-Instance: %s\r\n", c->api->instance);
 	if (c->api->draining)
 		c->keep_alive = false;
 	if (!c->keep_alive)

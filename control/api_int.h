@@ -103,6 +103,7 @@ struct api {
 	size_t n_listeners;
 	int diag_fd; /* sock_diag; -1: users are not known */
 	struct api_strangers strangers;
+	const char *instance;
 	bool draining;
 	struct api_keys keys; /* all NULL: none were given */
 	size_t locked_bytes;  /* of their memory, that content has */

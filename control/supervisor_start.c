@@ -396,6 +396,11 @@ int supervisor_reload(struct supervisor *s, struct roles *fresh, struct errmsg *
 		ret = errmsg_set(msg, E_VALUE, "mode: expected the one of the start");
 		goto fail;
 	}
+	/* The kernel would let out what goes to the new ones, and we would go on asking the old. */
+	if (!upstreams_eq(&settings->dns, &s->settings->dns)) {
+		ret = errmsg_set(msg, E_VALUE, "dns_upstream: expected the resolvers of the start");
+		goto fail;
+	}
 	ret = supervisor_open_trust(settings->upstream_trust, &fresh->fd[ROLE_TRUST], msg);
 	if (ret < 0)
 		goto fail;

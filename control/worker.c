@@ -254,6 +254,15 @@ static int worker_open(struct worker *w, struct errmsg *msg)
 	return worker_gate_open(w, msg);
 }
 
+static void worker_note_start(struct worker *w)
+{
+	char what[AUDIT_RULE_MAX];
+
+	(void)snprintf(
+		what, sizeof(what), "egress " EGRESS_VERSION ", instance %s", w->meta.instance);
+	worker_note(w, AUDIT_START, REASON_ALLOWED, what);
+}
+
 static void worker_serve(struct worker *w)
 {
 	static const enum role listeners[] = {ROLE_PROXY, ROLE_PROXY_V6};
@@ -270,7 +279,7 @@ static void worker_serve(struct worker *w)
 		if (w->start.roles.fd[listeners[i]] >= 0)
 			proxy_listen(w->proxy, w->start.roles.fd[listeners[i]]);
 	worker_api_open(w);
-	worker_note(w, AUDIT_START, REASON_ALLOWED, "egress " EGRESS_VERSION);
+	worker_note_start(w);
 	if (vault_exists(w->vault.vault))
 		worker_vault_note(
 			&w->vault, w->audit, &(struct worker_vault_writer){.method = NULL});

@@ -302,6 +302,7 @@ void worker_api_open(struct worker *w)
 		&(struct api_keys){w->vault.mem, worker_api_vault_admit, worker_vault_make_room});
 	worker_api_vault_open(w);
 	w->api_health = api_health_new(w->base, &health, w);
+	api_set_instance(w->api, w->meta.instance);
 	api_on_strangers(w->api, on_api_strangers, w);
 	worker_api_configure(w);
 	for (size_t i = 0; i < ARRAY_LEN(listeners); i++)

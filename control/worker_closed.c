@@ -127,7 +127,9 @@ static void closed_listen(struct worker *w)
 	};
 	static const enum role listeners[] = {ROLE_API, ROLE_API_V6};
 
+	worker_meta_open(w);
 	w->api = api_new(w->base, routes, w->audit ? 2 : 1, w);
+	api_set_instance(w->api, w->meta.instance);
 	api_set_token(w->api, w->settings->token);
 	for (size_t i = 0; i < ARRAY_LEN(listeners); i++)
 		if (w->start.roles.fd[listeners[i]] >= 0)

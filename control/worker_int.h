@@ -94,6 +94,9 @@ void worker_note(struct worker *w, enum audit_kind kind, enum reason reason, con
 
 /* worker_policy.c */
 
+/* Who this run of the supervisor is: from the area, or, where it is new or there is none, made. */
+void worker_meta_open(struct worker *w);
+
 /* The policy, and what belongs to it, from the area; or, in the first worker, into it. */
 CHECKED int worker_policy_open(struct worker *w, struct errmsg *msg);
 /* Before settings_load in worker_open: after a crash the area wins over the files, so that a bad

@@ -80,12 +80,13 @@ int worker_keep_settings(struct worker *w, const struct settings *s)
 	return ret;
 }
 
-static void worker_meta_open(struct worker *w)
+void worker_meta_open(struct worker *w)
 {
 	unsigned char r[WORKER_INSTANCE_LEN / 2];
 	struct slice kept;
 
-	if (state_cell_read(w->start.plain + AREA_PLAIN_META, AREA_PLAIN_META_LEN, &kept) &&
+	if (w->start.plain &&
+		state_cell_read(w->start.plain + AREA_PLAIN_META, AREA_PLAIN_META_LEN, &kept) &&
 		kept.len == sizeof(w->meta)) {
 		memcpy(&w->meta, kept.p, sizeof(w->meta));
 		return;

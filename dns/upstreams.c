@@ -128,3 +128,11 @@ int upstreams_from_resolv_conf(struct slice text, struct upstreams *out, struct 
 	*out = found;
 	return 0;
 }
+
+bool upstreams_eq(const struct upstreams *a, const struct upstreams *b)
+{
+	for (size_t i = 0; a->n == b->n && i < a->n; i++)
+		if (!netaddr_eq(&a->v[i].addr, &b->v[i].addr) || a->v[i].port != b->v[i].port)
+			return false;
+	return a->n == b->n;
+}

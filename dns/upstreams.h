@@ -15,6 +15,8 @@ struct upstreams {
 	size_t n;
 };
 
+/* The same resolvers in the same order. */
+bool upstreams_eq(const struct upstreams *a, const struct upstreams *b);
 /* `ip`, `ip:port`, `[v6]`, `[v6]:port`, comma separated; duplicates dropped, order kept. A name, an
  * empty or bad port, more than UPSTREAMS_MAX, or nothing usable: refused with the item. */
 CHECKED int upstreams_decode(struct slice list, struct upstreams *out, struct errmsg *msg);

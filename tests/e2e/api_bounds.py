@@ -64,6 +64,26 @@ def case_read_only_rule_and_write_hosts_stay():
         same("after the worker's end")
 
 
+def case_instance_tells_another_egress():
+    """In every answer, in /status and in the line of the start; the worker's end does not change it."""
+    seen = []
+    for _ in range(2):
+        with running() as e:
+            for _ in range(2):
+                seen.append(e.status()["instance"])
+                for method, path, token in (("GET", "/healthz", False), ("GET", "/policy", True),
+                                            ("GET", "/policy", False), ("GET", "/nothing", True),
+                                            ("PATCH", "/policy", True)):
+                    answers, _ = e.raw(e.request(method, path, token=token))
+                    want(answers[0].field("x-egress-instance"), seen[-1], f"{method} {path}")
+                os.kill(e.worker(), signal.SIGKILL)
+                until(lambda: e.status()["uptimeSeconds"] >= 0, "another worker", WAIT_S)
+            lines = [x["rule"] for x in e.audit() if x["kind"] == "start"]
+            want([x.split(", ")[1] for x in lines], [f"instance {seen[-1]}"] * len(lines), "start lines")
+    want([seen[0] == seen[1], seen[2] == seen[3], seen[0] == seen[2], len(seen[0])],
+         [True, True, False, 16], f"instances {seen}")
+
+
 def case_ceiling_bounds_every_change():
     with tempfile.TemporaryDirectory(dir=apibed.TOP[0]) as top:
         os.chmod(top, 0o755)

@@ -6,7 +6,8 @@
 . "$(dirname "$0")/bed.sh"
 
 CASES=(reload_narrows_and_widens reload_cuts_exchanges reload_cuts_tunnels
-	reload_between_connect_and_bytes bad_reload_keeps_policy reload_keeps_mode reload_storm worker_killed
+	reload_between_connect_and_bytes bad_reload_keeps_policy reload_keeps_mode reload_keeps_resolvers
+	reload_storm worker_killed
 	worker_killed_after_unread_edit stop_ends_exchanges stop_signal_comes_late supervisor_killed)
 
 WORK=${EGRESS_TMP-}/lifecycle
@@ -213,6 +214,20 @@ case_reload_keeps_mode()
 	config_write "$POLICY_NARROW" 'mode: dns+nft'
 	reload 'reload refused, nothing is changed: mode: expected the one of the start' &&
 		want "$(code http://read.test/hello.txt)" 200 'the policy before'
+}
+
+# The kernel would let out what goes to others, and the ones of the start would be asked.
+case_reload_keeps_resolvers()
+{
+	need_origins || return
+	config_write "$BED_POLICY" "dns_upstream: ['$BED_DNS']"
+	egress_start OPENSANDBOX_EGRESS_RULES= OPENSANDBOX_EGRESS_DNS_UPSTREAM= -- --config "$CONFIG" ||
+		fail "egress did not start: $(tail -3 "$EG_LOG")" || return
+	config_write "$POLICY_NARROW" "dns_upstream: ['192.0.2.1']"
+	reload 'reload refused, nothing is changed: dns_upstream: expected the resolvers of the start' &&
+		want "$(code http://read.test/hello.txt)" 200 'the policy before' || return
+	config_write "$POLICY_NARROW" "dns_upstream: ['$BED_DNS']"
+	reload 'rules in force' && want "$(code http://read.test/hello.txt)" 403 'with the same ones'
 }
 
 # 200 SIGHUPs without a pause and 60 with 20 ms between them, some of bad files, under load.
