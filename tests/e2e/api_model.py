@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Random changes of the vault by the API, against sixty lines that say what each must do: which are
 taken, what the state is afterwards, and of those that are refused, that the message names something
-that is wrong with them and that nothing changed. Bed: apibed.py."""
+that is wrong with them and that nothing changed. And pipelines of requests to all routes at once.
+Bed: apibed.py."""
 import copy
 import json
 import os
 import random
 import sys
+import threading
 import time
 
-from apibed import Failed, allow, deny, main, running, want
+from apibed import TOKEN, Failed, allow, deny, main, running, want
 
 VAULT = "/credential-vault"
 ROUNDS = int(os.environ.get("MODEL_ROUNDS", "1500"))
@@ -199,6 +201,55 @@ def case_random_changes_against_a_model():
                 break
     print(f"  rounds={i + 1} {counts}", flush=True)
     want(min(counts.get(c, 0) for c in (200, 400, 409)) > 5, True, f"control: each kind: {counts}")
+
+
+CHUNKED = (f"PATCH {VAULT} HTTP/1.1\r\nHost: x\r\nOPENSANDBOX-EGRESS-AUTH: {TOKEN}\r\n"
+           "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n1;x=y\r\n}\r\n0\r\nX-T: 1\r\n\r\n").encode()
+
+
+def pipeline(e, r, n):
+    """Requests to all routes, in locked memory and not, and the status that each must have."""
+    data, statuses, exists = b"", [], False
+
+    def value(c):
+        return [{"name": "k", "source": {"value": c * r.choice([12, 300, 5000])}}]
+    for i in range(n):
+        kind = r.randrange(8)
+        if kind == 0:
+            data += e.request("POST", VAULT, {"credentials": value("v")})
+            statuses.append(409 if exists else 201)
+            exists = True
+        elif kind < 4:
+            data += (e.request("GET", VAULT), CHUNKED, e.request(
+                "PATCH", VAULT, {"credentials": {"replace": value("w")}}))[kind - 1]
+            statuses.append(200 if exists else 404)
+        elif kind == 4:
+            data += e.request("DELETE", VAULT)
+            statuses.append(204 if exists else 404)
+            exists = False
+        else:
+            data += (e.request("PATCH", "/policy", allow(f"h{i}.test")), e.request("GET", "/policy"),
+                     e.request("PUT", "/audit/context", {"labels": {"a": str(i)}}))[kind - 5]
+            statuses.append(200)
+    return data, statuses
+
+
+def case_pipelines_of_every_kind():
+    """Whatever is sent ahead, and in whichever pieces, is answered in order and by what came before."""
+    r = random.Random(3)
+    with running(policy={"defaultAction": "allow"},
+                 OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT="true") as e:
+        for _ in range(30):
+            e.raw(e.request("DELETE", VAULT))
+            data, statuses = pipeline(e, r, r.randrange(5, 60))
+            step = r.choice([len(data), 1000, 37])
+            with e.connect() as s:
+                sender = threading.Thread(target=lambda: [
+                    s.sendall(data[at:at + step]) for at in range(0, len(data), step)])
+                sender.start()
+                a, _ = e.raw(b"", n=len(statuses), s=s)
+                sender.join()
+            want([x.status for x in a], statuses, f"{len(statuses)} requests in pieces of {step}")
 
 
 if __name__ == "__main__":
