@@ -20,7 +20,7 @@ from platformbed import (BRIDGE, HOST, NEIGHBOUR, WEBSOCKET_SERVER, Bed, WebSock
                          credential, free, key, policy, rule)
 from sidecarbed import INTERNAL, TWO, WILD  # noqa: E402
 
-KEYS = {n: key(f"sk-{n}-") for n in ("model", "gateway", "mcp", "session", "env")}
+KEYS = {n: key("sk-") for n in ("model", "gateway", "mcp", "session", "env")}
 GIT_PASSWORD = key("")
 GIT = "astrabox-basic-0123456789abcdef01234567-v-1-i-1"
 VAULT_HOSTS = ("api.model.test", "gateway.corp.test", "mcp.test", "git.test", "other.test")
@@ -333,7 +333,8 @@ def case_a_key_is_rotated(bed):
     """The broker that comes second with an old revision fails, and its key goes nowhere."""
     profile(bed, UNRESTRICTED)
     revision = vault(bed, "GET")[1]["revision"]
-    new, late = key("sk-new-"), key("sk-late-")
+    new, late = key("sk-"), key("sk-")
+    bed.values |= {new, late}
     change = {"expectedRevision": revision, "credentials": {"replace": [credential("gateway", new)]}}
     want(vault(bed, "PATCH", change)[0], 200, "the first")
     change["credentials"]["replace"] = [credential("gateway", late)]
@@ -363,6 +364,13 @@ def case_a_WebSocket_from_outside(bed):
     live.sock.close()
     user.process.kill()
     user.process.wait()
+
+
+def case_a_stop_finds_no_key(bed):
+    """The bed searches memory, log and trail for each key that the vault ever had."""
+    want(len(bed.values) >= len(KEYS), True, "keys to look for")
+    bed.halt()
+    bed.running = None
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ SETTINGS = {"OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT": "true", "AGENTIC_WRITE_H
             "EGRESS_AUDIT": "stdout", "OPENSANDBOX_EGRESS_SANDBOX_ID": SANDBOX_ID,
             "OPENSANDBOX_EGRESS_RULES": policy("deny", rule("allow", "pypi.org"),
                                                rule("allow", "api.model.example"))}
-KEY = key("sk-model-")
+KEY = key("sk-")
 VAULT = {"credentials": [credential("model-key", KEY)], "bindings": [{
     "name": "model", "match": {"hosts": ["api.model.example"], "methods": ["GET", "POST"],
                                "paths": ["/v1/*"]},

@@ -17,7 +17,9 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(1, os.path.join(os.path.dirname(sys.path[0]), "e2e"))
 import gatebed  # noqa: E402
+import leakscan  # noqa: E402
 import sidecarbed  # noqa: E402
 from guardbed import BOX, SRC, Failed, Inside, run, want  # noqa: E402
 from sidecarbed import EVIL, GOOD, INTERNAL, META, TWO, WILD, WRITE  # noqa: E402
@@ -69,6 +71,7 @@ class Entrance(http.server.BaseHTTPRequestHandler):
 class Bed(gatebed.Bed):
     NAME = "platformbed"
     TOP_ZONE = ZONE
+    values = frozenset()  # of all credentials that it was given
     keyed = None  # the process whose vault has the keys of the scenario
 
     def servers(self):
@@ -106,11 +109,21 @@ class Bed(gatebed.Bed):
 
     def keys(self, doc):
         """The vault as this document says, whatever it was before."""
+        self.values |= {c["source"]["value"] for c in doc["credentials"]}
         got = self.ask("DELETE", "/credential-vault")
         want(got[0] in (204, 404), True, f"DELETE /credential-vault: {got}")
         got = self.ask("POST", "/credential-vault", json.dumps(doc))
         want(got[0], 201, f"POST /credential-vault: {got}")
         return json.loads(got[2])
+
+    def halt(self):
+        """An ordered stop; no key is in what it wrote, or in memory that others may read."""
+        if self.process and self.process.poll() is None and self.values:
+            keys = [v.encode() for v in self.values]
+            seen = leakscan.search_memory(self.process.pid, keys)
+            leakscan.search_files([p for p in (self.log, self.audit) if os.path.exists(p)], keys, seen)
+            want((seen.found, seen.bytes > 0), ([], True), "keys in memory, log or trail")
+        super().halt()
 
     # ---- the sandbox
 

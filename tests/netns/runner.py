@@ -20,7 +20,7 @@ from platformbed import (ENTRANCE, HOST, LONG, NEIGHBOUR, Bed, credential, free,
 from sidecarbed import INTERNAL  # noqa: E402
 
 REFUSED = "ConnectionRefusedError"
-MODEL, PLACEHOLDER = key("sk-model-"), "placeholder-model-0001"
+MODEL, PLACEHOLDER = key("sk-"), "placeholder-model-0001"
 SETTINGS = {"OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT": "true", "AGENTIC_WRITE_HOSTS": "api.model.test",
             "OPENSANDBOX_EGRESS_RULES": policy("deny"), "OPENSANDBOX_EGRESS_SANDBOX_ID": "sbx-task-1"}
 # What is the same in each run; sites come behind it.
@@ -290,6 +290,13 @@ def case_each_run_has_its_own_reads(bed):
           ("form", "write", "r-82")}, "runs of lines")
     with open(bed.audit, encoding="utf-8") as f:
         want(collected(bed), f.read().splitlines(), "by the API as in the file")
+
+
+def case_a_stop_leaves_no_key_behind(bed):
+    """The bed searches memory, log and trail for the model's key."""
+    want(MODEL in bed.values, True, "a key to look for")
+    bed.halt()
+    bed.running = None
 
 
 if __name__ == "__main__":
