@@ -485,6 +485,7 @@ void settings_free(struct settings *s)
 	free(s->upstream_trust);
 	free(s->audit_file);
 	free(s->sandbox_id);
+	free(s->no_effect);
 	free(s->vault_file);
 	free(s);
 }

@@ -75,6 +75,7 @@ struct settings {
 	char *audit_file;
 	uint64_t audit_max_bytes; /* rotation */
 	char *sandbox_id;
+	char *no_effect; /* names of variables that are set, known and not acted on; NULL: none */
 	char *vault_file;
 	bool unbound_writes; /* allowed */
 	enum placeholders placeholders;

@@ -8,6 +8,8 @@
 
 #include "control/settings_int.h"
 
+#define NO_EFFECT_MAX 4096 /* each known name once */
+
 const char *settings_env_get(char *const *env, const char *name)
 {
 	size_t len = strlen(name);
@@ -86,6 +88,19 @@ static int settings_env_unknown(struct settings_run *run, struct slice name)
 		SLICE_FMT(shown), nearest);
 }
 
+static void settings_env_no_effect(struct settings *s, struct slice name)
+{
+	struct strbuf text;
+
+	strbuf_init(&text, NO_EFFECT_MAX);
+	if (s->no_effect)
+		strbuf_printf(&text, "%s, ", s->no_effect);
+	strbuf_add(&text, name);
+	free(s->no_effect);
+	s->no_effect = settings_text_dup(strbuf_slice(&text));
+	strbuf_fini(&text);
+}
+
 static int settings_env_other(struct settings_run *run, const struct setting_other_row *other,
 	struct slice name, struct slice value)
 {
@@ -96,6 +111,7 @@ static int settings_env_other(struct settings_run *run, const struct setting_oth
 	switch (other->what) {
 	case OTHER_NO_EFFECT:
 		settings_warn(run, "%.*s: no effect: %s", SLICE_FMT(shown), other->why);
+		settings_env_no_effect(run->s, shown);
 		return 0;
 	case OTHER_REFUSED:
 		return errmsg_set(run->msg, E_VALUE,
@@ -178,7 +194,8 @@ int settings_env_read(struct settings_run *run)
 		value = slice_str(env[i]);
 		name = slice_cut(&value, '=');
 		if (!value.p ||
-			!(settings_env_ours(name) || slice_starts(name, SLICE("OPENSANDBOX_"))))
+			!(settings_env_ours(name) || slice_starts(name, SLICE("OPENSANDBOX_")) ||
+				setting_find_other_env(name)))
 			continue;
 		if (settings_env_again(env, i, name))
 			continue;

@@ -34,6 +34,7 @@ static const struct setting_other_row setting_others[] = {
 	{OTHER_NO_EFFECT, NULL, UP "REVISION_DRAIN_TIMEOUT_SECONDS",
 		"a change always counts from the next request on"},
 	{OTHER_NO_EFFECT, NULL, UP "METRICS_EXTRA_ATTRS", "no metrics are exported"},
+	{OTHER_NO_EFFECT, NULL, "OTEL_EXPORTER_OTLP_ENDPOINT", "no metrics are exported"},
 	{OTHER_NO_EFFECT, NULL, UP "PENDING_PUSH_TTL", "for a profile that does not exist here"},
 	{OTHER_NO_EFFECT, NULL, "OPENSANDBOX_LOG_OUTPUT", "the log goes to stderr"},
 	{OTHER_NO_EFFECT, NULL, "OPENSANDBOX_CREDENTIAL_PROXY_SOCKET",

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -312,6 +313,11 @@ int supervisor_start(struct supervisor *s, struct errmsg *msg)
 		return ret;
 	log_setup(s->settings->log_level, STDERR_FILENO, "egress");
 	s->own_cert_dir = s->settings->ca_cert_default;
+	/* Where the platform looks: our log may go elsewhere. */
+	if (s->settings->no_effect && s->settings->mode != MODE_PROXY) {
+		(void)printf("egress: no effect: %s\n", s->settings->no_effect);
+		(void)fflush(stdout);
+	}
 	/* Listeners first: a second copy must not write its CA over the one in use. */
 	ret = supervisor_open_files(s, msg);
 	if (ret == 0)
