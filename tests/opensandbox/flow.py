@@ -93,7 +93,7 @@ class Flow:
         sandbox = sandbox or (None if op == "create" else self.need())
         shown = {k: v for k, v in more.items() if k != "image"}
         try:
-            out = self.sdks[which](op, sandbox, **more)
+            out = self.sdks[which](self.server.port, op, sandbox, **more)
         except SdkError as e:
             self.say(f"{which} {op} {json.dumps(shown)} -> raised {e}")
             raise

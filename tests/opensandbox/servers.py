@@ -4,7 +4,6 @@ The packages are fetched once into engine.py's WORK, before the closed world is 
 SDKs run in closed_world.py's `host`. http_call() is for what no SDK has: raw requests to server and
 sidecar.
 """
-import contextlib
 import http.client
 import json
 import os
@@ -39,8 +38,8 @@ type = "sqlite"
 path = "{state}/opensandbox.db"
 [docker]
 network_mode = "bridge"
-{publish}port_range_min = 41000
-port_range_max = 41900
+{publish}port_range_min = {first}
+port_range_max = {last}
 drop_capabilities = ["AUDIT_WRITE", "MKNOD", "NET_ADMIN", "NET_RAW", "SYS_ADMIN", "SYS_MODULE",
   "SYS_PTRACE", "SYS_TIME", "SYS_TTY_CONFIG"]
 no_new_privileges = true
@@ -49,7 +48,7 @@ pids_limit = 4096
 mode = "direct"
 [egress]
 image = "{image}"
-mode = "{mode}"
+mode = "dns+nft"
 disable_ipv6 = true
 readiness_timeout_seconds = {ready}.0
 """
@@ -89,32 +88,34 @@ def packages_fetch():
 
 
 class Server:
-    """One version; image: what [egress] image names."""
+    """One version; image: what [egress] image names. number: of those that run at a time, which
+    take each other's sidecars for orphans when they start."""
 
-    def __init__(self, eng, version, image, mode="dns+nft"):
+    def __init__(self, eng, version, image, number=0):
         self.engine, self.world, self.version, self.image = eng, eng.world, version, image
-        self.mode = mode
+        self.name, self.port = f"server-{version}-{number}", PORT + number
+        self.first = 41000 + 1000 * number
         self.process = None
 
     def start(self):
-        state = self.world.path(f"server-{self.version}")
+        state = self.world.path(self.name)
         os.makedirs(state, exist_ok=True)
         publish = 'publish_host = "127.0.0.1"\n' if self.version >= "1" else ""
         path = os.path.join(state, "server.toml")
         with open(path, "w") as f:
-            f.write(CONFIG.format(port=PORT, key=KEY, execd=engine.EXECD, state=state,
+            f.write(CONFIG.format(port=self.port, key=KEY, execd=engine.EXECD, state=state,
                                   ready=READY_S, publish=publish, image=self.image,
-                                  mode=self.mode))
+                                  first=self.first, last=self.first + 900))
         program = os.path.join(engine.WORK, f"server-{self.version}", "bin", "opensandbox-server")
         env = engine.closed_world_env(SANDBOX_CONFIG_PATH=path, DOCKER_HOST=self.engine.url,
                                       HOME=state)
         with Inside(self.world.host):
-            self.process = self.world.daemon(f"server-{self.version}", program, env=env, cwd=state)
+            self.process = self.world.daemon(self.name, program, env=env, cwd=state)
         until(self.answers, f"server {self.version}", 60)
 
     def answers(self):
         if self.process.poll() is not None:
-            with open(self.world.path(f"server-{self.version}.out")) as f:
+            with open(self.world.path(f"{self.name}.out")) as f:
                 raise Failed(f"the server ended: {f.read()[-1500:]}")
         try:
             return self.http("GET", "/health")[0] == 200
@@ -123,7 +124,7 @@ class Server:
 
     def http(self, method, path, body=None, key=KEY):
         fields = {"OPEN-SANDBOX-API-KEY": key} if key else {}
-        return http_call(self.world, PORT, method, path, body, fields)
+        return http_call(self.world, self.port, method, path, body, fields)
 
     def sidecar(self, sandbox):
         """(base path, port, fields) by which a client reaches the sidecar's API."""
@@ -136,19 +137,6 @@ class Server:
     def sidecar_http(self, sandbox, method, path, body=None, **fields):
         base, port, own = self.sidecar(sandbox)
         return http_call(self.world, port, method, base + path, body, {**own, **fields})
-
-    @contextlib.contextmanager
-    def with_image(self, image):
-        """The same server, started anew with another image, and then with its own again."""
-        own, self.image = self.image, image
-        try:
-            self.stop()
-            self.start()
-            yield
-        finally:
-            self.image = own
-            self.stop()
-            self.start()
 
     def stop(self):
         if self.process:
@@ -213,8 +201,8 @@ class Sdk:
                 preexec_fn=closed_world.die_with_parent)
         world.processes.append(self.process)
 
-    def __call__(self, op, sandbox=None, **more):
-        q = {"op": op, "domain": f"127.0.0.1:{PORT}", "key": KEY, **more}
+    def __call__(self, port, op, sandbox=None, **more):
+        q = {"op": op, "domain": f"127.0.0.1:{port}", "key": KEY, **more}
         if sandbox:
             q["id"] = sandbox
         with self.lock:
