@@ -1,4 +1,5 @@
 """The rules: each takes a Tree and yields (file, line, why)."""
+import posixpath
 import re
 from pathlib import PurePath
 
@@ -302,6 +303,49 @@ def check_compat(tree):
             yield f.name, total[0], f"there are {sum(counts.values())} rows, {counts}"
 
 
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+PAGE_TEST = re.compile(r"`(?:tests/)?((?:e2e|netns|long|unit|tools|harness)/[\w/.-]*\.(?:py|sh|c))(?:: ([\w.-]+))?`")
+VARIABLE = re.compile(r"\b(?:EGRESS|AGENTIC|OPENSANDBOX_EGRESS)_[A-Z0-9_]*[A-Z0-9]\b")
+
+
+def anchors(f):
+    """Of a page's headings, as they are linked to."""
+    heads = (m[1] for m in re.finditer(r"^#+ (.*)$", f.text, re.M))
+    return {re.sub(r"[^\w\- ]", "", h.strip().lower()).replace(" ", "-") for h in heads}
+
+
+def link_fault(tree, f, target):
+    to, _, anchor = target.partition("#")
+    path = posixpath.normpath(posixpath.join(str(f.path.parent), to)) if to else f.name
+    if path not in tree.files and not any(n.startswith(path + "/") for n in tree.files):
+        return f"there is no {path}"
+    if anchor and path.endswith(".md") and anchor not in anchors(tree.files[path]):
+        return f"{path} has no heading {anchor}"
+    return None
+
+
+def check_pages(tree):
+    """Links of pages lead somewhere; tests and variables that they name are there."""
+    settings = tree.files.get("docs/configuration.md")
+    known = set(VARIABLE.findall(settings.text)) if settings else set()
+    for f in tree.files.values():
+        if not f.name.endswith(".md"):
+            continue
+        for i, line in enumerate(f.lines, 1):
+            for target in LINK.findall(line):
+                fault = None if re.match(r"\w+:", target) else link_fault(tree, f, target)
+                if fault:
+                    yield f.name, i, fault
+            for where, case in PAGE_TEST.findall(line):
+                test = tree.files.get(f"tests/{where}")
+                if test is None or (case and not has_case(test.text, case)):
+                    yield f.name, i, f"there is no {where} {case}"
+            for name in VARIABLE.findall(line):
+                # Those of the tests are not settings.
+                if name not in known and f.name != "docs/development.md":
+                    yield f.name, i, f"docs/configuration.md has no {name}"
+
+
 RULES = {
     "includes": check_includes,
     "order": check_order,
@@ -313,4 +357,5 @@ RULES = {
     "paths": check_paths,
     "listed": check_listed,
     "compat": check_compat,
+    "pages": check_pages,
 }

@@ -139,6 +139,16 @@ def case_every_command_is_one_that_exists(bed):
         want(any(known), True, f"egressctl {words}")
 
 
+def case_every_reason_is_one_that_is_written(_):
+    """Of the table of refusals, in the table of docs/audit-log.md."""
+    with open(PAGE, encoding="utf-8") as f:
+        rows = [x.split(" | ") for x in f if x.startswith("| ")]
+    with open(os.path.join(SRC, "docs/audit-log.md"), encoding="utf-8") as f:
+        known = set(re.findall(r"^\| `(\w+)` \| (?:\d+|-) \|", f.read(), re.M))
+    named = {r for x in rows if len(x) == 3 for r in re.findall(r"`([a-z]+(?:_[a-z]+)+)`", " ".join(x[:2]))}
+    want((len(named) > 12, named - known), (True, set()), "reasons")
+
+
 if __name__ == "__main__":
     os.environ["PATH"] += ":/usr/sbin"
     sys.exit(guardbed.main(globals(), Bed))

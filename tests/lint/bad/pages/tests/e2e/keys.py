@@ -1,0 +1,2 @@
+def case_K1_slots(bed):
+    pass
