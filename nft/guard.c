@@ -323,6 +323,9 @@ static int guard_on_commit(struct guard *g, const union guard_any *m)
 	if (sent == 0)
 		sent = guard_answer(g, m->head.id, ret);
 	guard_draft_fini(&g->draft);
+	/* It had room for a whole ruleset; what comes next are grants. */
+	batch_fini(&g->batch);
+	batch_init(&g->batch);
 	return sent;
 }
 
