@@ -159,6 +159,18 @@ static int request_check(struct api_policy_request *q, bool capped, struct errms
 	return 0;
 }
 
+/* For log and trail. */
+static const char *request_what(struct slice method)
+{
+	static const char *const whats[] = {
+		"PATCH /policy", "DELETE /policy", "PUT /policy", "POST /policy"};
+
+	for (size_t i = 0; i < ARRAY_LEN(whats); i++)
+		if (slice_starts(slice_str(whats[i]), method))
+			return whats[i];
+	return "/policy";
+}
+
 static int on_request_prepare(struct policy_request *r, struct errmsg *msg)
 {
 	struct api_policy_request *q = request_of(r);
@@ -168,7 +180,7 @@ static int on_request_prepare(struct policy_request *r, struct errmsg *msg)
 	bool delete = slice_eq(method, SLICE("DELETE"));
 	int ret;
 
-	q->next.what = patch ? "PATCH /policy" : delete ? "DELETE /policy" : "POST /policy";
+	q->next.what = request_what(method);
 	if (patch)
 		ret = request_patch(q, body, msg);
 	else if (delete)

@@ -62,6 +62,15 @@ def case_H01_post_and_put_replace_everything():
         want(e.verdict("a.test"), 403, "the proxy's next answer")
 
 
+def case_each_change_is_on_record_with_its_method():
+    with running() as e:
+        for method, body in (("POST", {}), ("PUT", {}), ("PATCH", allow("a.test")),
+                             ("DELETE", ["a.test"])):
+            e.call(method, body=body)
+            until(lambda m=method: any(x["kind"] == "policy" and x["rule"].startswith(f"{m} /policy:")
+                                       for x in e.audit()), f"a line of {method}")
+
+
 def case_H16_empty_object_null_and_nothing():
     with running(policy={"egress": allow("old.test")}) as e:
         reset = {"status": "ok", "mode": "deny_all", "reason": "policy reset to default deny-all"}
