@@ -16,7 +16,7 @@ import closed_world
 import engine
 import vault_cases
 from closed_world import EVIL, META, READ, Failed, until, want
-from servers import SdkError, http_call
+from servers import SdkError, Server, http_call
 
 POLICY = {"defaultAction": "deny",
           "egress": [{"action": "allow", "target": t}
@@ -384,6 +384,34 @@ def the_trail_is_whole(t):
         raise Failed(f"no line of the refused write: {blocked}")
 
 
+def the_trail_by_the_api(t):
+    """Labels of a run, and the lines as the sidecar's output has them, by the client's way."""
+    labels = {"run": "r-1"}
+    status, out = t.server.sidecar_http(t.need(), "PUT", "/audit/context", {"labels": labels})
+    want((status, out["labels"]), (200, labels), "labels")
+    t.arrives("https://read.test/labelled")
+    status, text = t.server.sidecar_http(t.id, "GET", f"/audit?after={out['seq'] - 1}&limit=100")
+    want(status, 200, "the trail")
+    lines = text.splitlines()
+    t.say(f"GET /audit -> {len(lines)} lines")
+    mine = [x for x in map(json.loads, lines) if x["url"] == "https://read.test/labelled"]
+    want([x["context"] for x in mine], [labels], "the context of the read")
+    until(lambda: set(lines) <= set(t.engine.run("logs", t.sidecar).stdout.splitlines()),
+          "the same lines in the output", 3)
+
+
+def the_server_is_started_anew(t):
+    """The sandbox goes on, and so do the calls about it."""
+    t.sdk("python", "policy_patch", rules=[{"action": "allow", "target": "two.test"}])
+    t.server.stop()
+    t.arrives("https://two.test/without-the-server")
+    t.server.start()
+    want(t.sdk("python", "info")["status"]["state"], "Running", "state")
+    t.sdk("js", "policy_delete", targets=["two.test"])
+    t.is_refused("https://two.test/after-the-server")
+    want(t.server.sidecar_http(t.need(), "GET", "/policy")[0], 200, "the policy by the token")
+
+
 def delete(t):
     t.sdk("python", "kill")
     seconds = t.sdks["python"].seconds
@@ -412,21 +440,35 @@ def javascript_alone(t):
 
 
 def a_failed_create_says_why(t):
-    """An action that neither server looks at; the caller reads our cause."""
-    body = {"image": {"uri": engine.SANDBOX}, "timeout": 600, "resourceLimits": {},
-            "entrypoint": ["tail", "-f", "/dev/null"], "credentialProxy": {"enabled": True},
-            "networkPolicy": {"defaultAction": "deny",
-                              "egress": [{"action": "allow", "target": "read.test"},
-                                         {"action": "log", "target": "two.test"}]}}
-    status, out = t.server.http("POST", "/v1/sandboxes", body)
-    t.say(f"server POST /v1/sandboxes with action log -> {status} {json.dumps(out)}")
-    want(status, 500, "status")
-    text = json.dumps(out)
-    for part in ("did not become ready", "503", "log"):
-        if part not in text:
-            raise Failed(f"{part!r} is not in the caller's error {text}")
-    t.figures["cause of a failed create"] = out.get("message", text)
+    """An action that neither server looks at, nor this SDK; the caller reads our cause."""
+    error = t.raises("js", "create", image=engine.SANDBOX, proxy=True, resource=LIMITS,
+                     policy={"defaultAction": "deny",
+                             "egress": [{"action": "allow", "target": "read.test"},
+                                        {"action": "log", "target": "two.test"}]})
+    want(error["status"], 500, "status")
+    for part in ("did not become ready", "503", 'target "two.test": unsupported action "log"'):
+        if part not in error["message"]:
+            raise Failed(f"{part!r} is not in the caller's error {error}")
+    t.figures["what the caller of a failed create reads"] = error["message"]
     want([n for n in t.engine.containers() if n.startswith("sandbox-egress")], [], "sidecars left")
+
+
+def other_images_and_modes(t):
+    """The stage without the read-only rule, and mode dns, in which addresses are not judged."""
+    for mode, proxy in (("dns+nft", True), ("dns", False)):
+        with Server(t.engine, t.server.version, engine.DERIVED["egress"], 1, mode) as server:
+            o = Flow(t.engine, server, t.sdks, t.neighbour, t.say)
+            o.id = o.create(proxy=proxy)
+            more = () if proxy else ("-k",)  # the origin's own certificate
+            want(o.arrives("https://read.test/form", "-d", "x=1", *more)["method"], "POST", mode)
+            o.is_refused("https://evil.test/")
+            _, out = o.inside(*web(f"https://{EVIL}/"))
+            want(got_out(out), mode == "dns", f"an address in mode {mode}")
+            if mode == "dns":
+                error = o.raises("python", "create", image=engine.SANDBOX, policy=POLICY,
+                                 proxy=True)
+                want(error["status"], 400, "credential proxy in mode dns")
+            o.sdk("python", "kill", o.id)
 
 
 def named(*functions):
@@ -438,4 +480,5 @@ CASES = named(create, containers_are_as_the_server_makes_them, ready_means_ready
 CASES |= {"policy-by-python": policy_by("python"), "policy-by-javascript": policy_by("js")}
 CASES |= named(policy_by_the_server, tokens_are_asked_for, *vault_cases.BEFORE,
                the_worker_is_killed, pause_and_resume, renew, *vault_cases.AFTER,
-               the_trail_is_whole, delete, javascript_alone, a_failed_create_says_why)
+               the_trail_is_whole, the_trail_by_the_api, the_server_is_started_anew, delete,
+               javascript_alone, a_failed_create_says_why, other_images_and_modes)

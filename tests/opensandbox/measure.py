@@ -213,16 +213,12 @@ def create_once(t, proxy):
 def create_and_delete(t, figures):
     """Through the server, in turn with a sidecar that does nothing and is ready at once."""
     version, rows = t.server.version, {}
-    beside = servers.Server(t.engine, version, engine.FLOOR, 1)
-    try:
-        beside.start()
+    with servers.Server(t.engine, version, engine.FLOOR, 1) as beside:
         floor = flow.Flow(t.engine, beside, t.sdks, t.neighbour, t.say)
         kinds = {"floor": (floor, False), "create": (t, False), "create, proxy": (t, True)}
         for _ in range(ROUNDS):
             for kind, (who, proxy) in kinds.items():
                 rows.setdefault(kind, []).append(create_once(who, proxy))
-    finally:
-        beside.stop()
     for kind, times in rows.items():
         t.say(f"{kind}: {[(round(a, 2), round(b, 2)) for a, b in times]}")
     least, most = ({k: tuple(f(x) for x in zip(*v)) for k, v in rows.items()}

@@ -48,7 +48,7 @@ pids_limit = 4096
 mode = "direct"
 [egress]
 image = "{image}"
-mode = "dns+nft"
+mode = "{mode}"
 disable_ipv6 = true
 readiness_timeout_seconds = {ready}.0
 """
@@ -91,8 +91,9 @@ class Server:
     """One version; image: what [egress] image names. number: of those that run at a time, which
     take each other's sidecars for orphans when they start."""
 
-    def __init__(self, eng, version, image, number=0):
+    def __init__(self, eng, version, image, number=0, mode="dns+nft"):
         self.engine, self.world, self.version, self.image = eng, eng.world, version, image
+        self.mode = mode
         self.name, self.port = f"server-{version}-{number}", PORT + number
         self.first = 41000 + 1000 * number
         self.process = None
@@ -104,7 +105,7 @@ class Server:
         path = os.path.join(state, "server.toml")
         with open(path, "w") as f:
             f.write(CONFIG.format(port=self.port, key=KEY, execd=engine.EXECD, state=state,
-                                  ready=READY_S, publish=publish, image=self.image,
+                                  ready=READY_S, publish=publish, image=self.image, mode=self.mode,
                                   first=self.first, last=self.first + 900))
         program = os.path.join(engine.WORK, f"server-{self.version}", "bin", "opensandbox-server")
         env = engine.closed_world_env(SANDBOX_CONFIG_PATH=path, DOCKER_HOST=self.engine.url,
@@ -112,6 +113,17 @@ class Server:
         with Inside(self.world.host):
             self.process = self.world.daemon(self.name, program, env=env, cwd=state)
         until(self.answers, f"server {self.version}", 60)
+
+    def __enter__(self):
+        try:
+            self.start()
+        except Exception:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
 
     def answers(self):
         if self.process.poll() is not None:
