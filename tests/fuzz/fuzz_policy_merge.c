@@ -3,8 +3,50 @@
  * policy/policy_file.c */
 #include <stdlib.h>
 
+#include "policy/ceiling.h"
+#include "policy/check.h"
 #include "policy/policy_file.h"
 #include "policy/policy_json.h"
+
+static void under_asked(const struct policy *p, struct policy *user, struct policy *most,
+	const struct rule *r, uint16_t port)
+{
+	struct slice name = slice_str(r->target ? r->target : "x.b.test");
+	bool both;
+
+	if (r->kind == RULE_CIDR) {
+		both = policy_check_addr(user, &r->cidr.addr, port).allow &&
+			policy_check_addr(most, &r->cidr.addr, port).allow;
+		REQUIRE(policy_check_addr(p, &r->cidr.addr, port).allow == both);
+		return;
+	}
+	both = policy_check_name(user, name, port).allow &&
+		policy_check_name(most, name, port).allow;
+	REQUIRE(policy_check_name(p, name, port).allow == both);
+}
+
+/* Whatever either of them says: what is allowed is what both allow. */
+static void under_ceiling(struct policy *user, struct policy *most)
+{
+	static const struct rule_list none = {.v = NULL};
+	struct policy *p = policy_merge_always(user, &none, &none, most);
+	struct policy *const each[] = {user, most};
+	struct errmsg msg = {""};
+	char text[RULE_TEXT_MAX];
+
+	for (size_t k = 0; k < ARRAY_LEN(each); k++) {
+		for (size_t i = 0; i < policy_n_rules(each[k]) && i < 64; i++) {
+			const struct rule *r = policy_rule(each[k], i);
+
+			under_asked(p, user, most, r, r->n_ports ? r->ports[0] : 0);
+			under_asked(p, user, most, r, 443);
+			(void)policy_rule_text(p, POLICY_CEILING_RULE(POLICY_DEFAULT_RULE), text);
+		}
+	}
+	REQUIRE(ceiling_check(most, user, user, &msg) == 0);
+	REQUIRE((ceiling_check(most, user, NULL, &msg) == 0) == (msg.text[0] == '\0'));
+	policy_unref(p);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len);
 
@@ -120,12 +162,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t len)
 				    "8\"},{\"target\":\"a.test\",\"ports\":[80]}]}";
 	struct slice text = slice_make((const char *)p, len);
 	struct errmsg msg = {""};
+	struct policy *other = NULL;
 	struct policy *base = NULL;
 
 	REQUIRE(policy_json_decode(SLICE(start), 0, &base, &msg) == 0);
 	patch(text, base);
 	take_out(text, base);
 	rule_files(text, base);
+	if (policy_json_decode(text, 0, &other, &msg) == 0) {
+		under_ceiling(base, other);
+		under_ceiling(other, base);
+	}
+	policy_unref(other);
 	policy_unref(base);
 	return 0;
 }
