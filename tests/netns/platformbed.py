@@ -148,6 +148,16 @@ class Bed(gatebed.Bed):
                        self.path("egress-ca.pem"), *args, url)
         return Follow(p, url)
 
+    def audit_mark(self):
+        """The number of the last line, written to the file by now or not."""
+        try:
+            return json.loads(self.ask("GET", "/status")[2])["audit"]["seq"]
+        except OSError:
+            return 0
+
+    def lines(self, since=0):
+        return [x for x in super().lines() if x["seq"] > since]
+
     def web_lines(self, since):
         """What is on record about the web, once nothing more comes: a line is written when the
         exchange has ended."""
