@@ -66,7 +66,7 @@
 	X(KEY_IN_ANSWER, 0, "key_in_answer", "a key in an encoded answer ended it")                \
 	X(UPSTREAM_ABORTED, 0, "upstream_aborted", "the origin broke off its answer")              \
 	X(ABOVE_CEILING, 403, "above_ceiling", "the operator's ceiling does not allow this")       \
-	X(WRONG_TOKEN, 401, "wrong_token", "a request to the API without its token")               \
+	X(WRONG_TOKEN, 0, "wrong_token", "a request to the API without its token")                 \
 	X(OVERLOADED, 503, "overloaded", "the audit trail or a limit has no room")                 \
 	X(INTERRUPTED, 0, "interrupted", "the worker ended while this was open")                   \
 	X(POLICY_CHANGED, 0, "policy_changed", "the policy no longer allows it")                   \

@@ -142,7 +142,8 @@ size_t proxy_busy(const struct proxy *px)
 void proxy_tell_denied(const struct proxy *px, enum reason reason, const struct authority *target)
 {
 	if (px->config.denied && target && !target->is_addr &&
-		(reason == REASON_DENIED || reason == REASON_HOST_NOT_LISTED))
+		(reason == REASON_DENIED || reason == REASON_HOST_NOT_LISTED ||
+			reason == REASON_ABOVE_CEILING))
 		px->config.denied(px->config.denied_arg, authority_name(target));
 }
 
