@@ -8,6 +8,7 @@
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -73,6 +74,10 @@ static uint32_t diag_ask(int diag_fd, const struct diag_request *r)
 	if (n < (ssize_t)(sizeof(*nlh) + sizeof(*msg)) || nlh->nlmsg_type != SOCK_DIAG_BY_FAMILY)
 		return AUDIT_UID_NONE;
 	msg = NLMSG_DATA(nlh);
+	/* Where there is no such connection the kernel takes whoever listens on the client's port.
+	 */
+	if (msg->idiag_state == TCP_LISTEN)
+		return AUDIT_UID_NONE;
 	/* a closed client leaves a socket in TIME_WAIT or an orphan that says uid 0 */
 	if (msg->idiag_inode == 0)
 		return AUDIT_UID_NONE;

@@ -54,6 +54,43 @@ static void test_tcp_client_is_found_by_where_it_connected_to(void **state)
 	close(server);
 }
 
+static int reused(const struct sockaddr_storage *at)
+{
+	const int on = 1;
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	assert_true(fd >= 0);
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
+	assert_int_equal(bind(fd, (const struct sockaddr *)at, sizeof(struct sockaddr_in)), 0);
+	return fd;
+}
+
+/* The kernel falls back to whoever listens on the client's port, here or for every address: that is
+ * how a caller from elsewhere would get the user of a server in the sandbox. */
+static void test_listener_on_the_port_of_a_client_is_not_the_client(void **state)
+{
+	struct sockaddr_storage at, from;
+	uint16_t port, own;
+	int server = bound(SOCK_STREAM, &at, &port);
+	int probe = bound(SOCK_STREAM, &from, &own);
+	const struct client_uid_to other = {elsewhere, port};
+	int client, listener, fd;
+
+	close(probe);
+	client = reused(&from);
+	assert_int_equal(listen(server, 1), 0);
+	assert_int_equal(connect(client, (struct sockaddr *)&at, sizeof(struct sockaddr_in)), 0);
+	fd = accept(server, NULL, NULL);
+	listener = reused(&from);
+	assert_int_equal(listen(listener, 1), 0);
+	assert_int_equal(client_uid_find(diag, fd, NULL), getuid());
+	assert_int_equal(client_uid_find(diag, fd, &other), AUDIT_UID_NONE);
+	close(listener);
+	close(client);
+	close(fd);
+	close(server);
+}
+
 static void test_sender_of_a_datagram_is_found_by_where_it_is_connected_to(void **state)
 {
 	struct sockaddr_storage at, peer;
@@ -80,6 +117,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tcp_client_is_found_by_where_it_connected_to),
+		cmocka_unit_test(test_listener_on_the_port_of_a_client_is_not_the_client),
 		cmocka_unit_test(test_sender_of_a_datagram_is_found_by_where_it_is_connected_to),
 	};
 	int ret;
