@@ -249,7 +249,7 @@ struct api_call *api_begin(struct api_conn *c, const struct h1_head *h)
 	if (!api_expectation(c, h))
 		return NULL;
 	call = xcalloc(1, sizeof(*call));
-	if (api_body_init(&call->body, c->api, route->flags & API_KEYS,
+	if (api_body_init(&call->body, c->api, route->flags,
 		    h->framing == H1_LENGTH ? (size_t)h->length : 0) < 0) {
 		free(call);
 		api_refuse_busy(c);
@@ -276,8 +276,8 @@ void api_run(struct api_call *call)
 
 /* --- listening --- */
 
-/* From the namespace that the sandbox shares with us: by loopback, or to an address of ours from
- * the same one. */
+/* From the namespace that the sandbox shares with us, as addresses tell: from or to loopback, or to
+ * an address of ours from the same one. From another one of ours only the kernel knows it. */
 static bool api_is_local(int fd, const struct netaddr *peer)
 {
 	struct sockaddr_storage own;
@@ -289,7 +289,7 @@ static bool api_is_local(int fd, const struct netaddr *peer)
 		return true;
 	return getsockname(fd, (struct sockaddr *)&own, &len) == 0 &&
 		netaddr_from_sockaddr((const struct sockaddr *)&own, &a, &port) &&
-		netaddr_eq(peer, &a);
+		(netaddr_class(&a) == ADDR_LOOPBACK || netaddr_eq(peer, &a));
 }
 
 static void api_accepted(struct api *a, int fd, const struct sockaddr_storage *from)

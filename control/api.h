@@ -43,7 +43,7 @@ struct api_refusal {
 };
 
 enum api_route_flag {
-	API_OPEN = BIT(0), /* without the token */
+	API_OPEN = BIT(0), /* without the token; its content is not kept */
 	/* Its content may hold keys: it is admitted by api_set_keys, and lies in that memory and
 	 * nowhere else. Where API_LOCKED_MAX has no room for it: 503 `busy`. */
 	API_KEYS = BIT(1),

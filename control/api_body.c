@@ -1,5 +1,6 @@
 /* The content of a request while it comes: in ordinary memory, which is wiped, or in locked memory
- * where it may hold keys. Before it: api_conn, which has read some more; after it: the handler.
+ * where it may hold keys; or nowhere, where everybody may send it and nobody reads it. Before it:
+ * api_conn, which has read some more; after it: the handler.
  *
  * A length that is known is taken at once, so that what cannot be taken is refused before it is
  * sent. Else the memory doubles, and what it moved out of is wiped. */
@@ -43,9 +44,10 @@ static int api_body_move(struct api_body *b, size_t cap)
 	return 0;
 }
 
-int api_body_init(struct api_body *b, struct api *a, bool locked, size_t length)
+int api_body_init(struct api_body *b, struct api *a, unsigned flags, size_t length)
 {
-	*b = (struct api_body){.api = a, .locked = locked && a->keys.mem};
+	*b = (struct api_body){
+		.api = a, .locked = (flags & API_KEYS) && a->keys.mem, .dropped = flags & API_OPEN};
 	strbuf_init(&b->text, API_BODY_MAX);
 	b->text.wipe = true;
 	return b->locked && length > 0 ? api_body_move(b, length) : 0;
@@ -56,10 +58,12 @@ int api_body_add(struct api_body *b, struct slice content)
 	size_t cap = b->cap;
 	int ret = 0;
 
-	if (content.len > API_BODY_MAX - api_body_slice(b).len)
+	if (content.len > API_BODY_MAX - b->len)
 		return E_LIMIT;
 	if (!b->locked) {
-		strbuf_add(&b->text, content);
+		if (!b->dropped)
+			strbuf_add(&b->text, content);
+		b->len += content.len;
 		return 0;
 	}
 	while (cap < b->len + content.len)

@@ -421,7 +421,7 @@ static void on_api_late(evutil_socket_t fd, short what, void *arg)
 /* Who goes when there are too many: the highest first, 0 not at all. */
 static int api_conn_rank(const struct api_conn *c)
 {
-	if (c->state == API_CONN_CALL)
+	if (c->state == API_CONN_CALL && (c->trusted || !c->local))
 		return 0;
 	if (!c->trusted)
 		return c->local ? 3 : 2;
@@ -455,8 +455,8 @@ void api_conn_new(struct api *a, int fd, const struct netaddr *peer, bool local)
 	c->api = a;
 	c->fd = fd;
 	c->peer = *peer;
-	c->local = local;
-	c->uid = local ? client_uid_find(a->diag_fd, fd, NULL) : AUDIT_UID_NONE;
+	c->uid = client_uid_find(a->diag_fd, fd, NULL);
+	c->local = local || c->uid != AUDIT_UID_NONE;
 	/* what is looked at in one go is not yet known to be too long */
 	strbuf_init(&c->in, H1_HEAD_MAX + API_IN_BYTES);
 	strbuf_init(&c->out, API_ANSWER_MAX);

@@ -40,7 +40,8 @@ TAILQ_HEAD(api_conn_list, api_conn);
 struct api_body {
 	struct api *api;
 	bool locked;
-	struct strbuf text; /* if not locked */
+	bool dropped;
+	struct strbuf text; /* if neither */
 	char *p;            /* if locked: of api->mem */
 	size_t len, cap;
 };
@@ -122,8 +123,8 @@ void api_conn_run(struct api_conn *c);
 /* The answer is in c->out. */
 void api_conn_send(struct api_conn *c);
 
-/* length: 0 if it is not known. E_FULL: no locked memory. */
-CHECKED int api_body_init(struct api_body *b, struct api *a, bool locked, size_t length);
+/* flags: of the route. length: 0 if it is not known. E_FULL: no locked memory. */
+CHECKED int api_body_init(struct api_body *b, struct api *a, unsigned flags, size_t length);
 /* E_LIMIT past API_BODY_MAX, E_FULL. */
 CHECKED int api_body_add(struct api_body *b, struct slice content);
 struct slice api_body_slice(const struct api_body *b);

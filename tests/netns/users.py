@@ -10,7 +10,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import guardbed  # noqa: E402
 import gatebed  # noqa: E402
-from guardbed import API, until, want  # noqa: E402
+from guardbed import API, BOX, until, want  # noqa: E402
 from sidecarbed import EVIL, HOSTILE, RESOLVER, TOKEN  # noqa: E402
 
 USERS = (4711, 4712)
@@ -92,6 +92,23 @@ def case_changes_by_the_api_have_the_user_who_asked(bed):
          [("policy", USERS[0], None), ("context", USERS[0], {"user": str(USERS[0])}),
           ("policy", USERS[1], {"user": str(USERS[0])}),
           ("context", USERS[1], {"user": str(USERS[1])})], "users of changes, and their labels")
+    bed.ask("PUT", "/audit/context", "{}")
+
+
+def case_caller_with_another_address_of_ours_has_its_user(bed):
+    """Bound to the device's address and connected to loopback, it looks like one from outside."""
+    bed.with_settings(**WEB)
+    mark = bed.audit_mark()
+    for source in (BOX[4], "127.0.0.7"):
+        got = bed.tool("curl", "-sS", "-m", "5", "-w", "%{http_code}", "-X", "PUT", "-H",
+                       f"OPENSANDBOX-EGRESS-AUTH: {TOKEN}", "-d", json.dumps({"labels": {"from": source}}),
+                       "--interface", source, f"http://127.0.0.1:{API}/audit/context", uid=USERS[0])
+        want(got[1][-3:], "200", f"{source}: {got}")
+
+    def found():
+        return [(x["uid"], x["context"]) for x in bed.lines(mark) if x["kind"] == "context"]
+    until(lambda: len(found()) >= 2, "lines")
+    want(found(), [(USERS[0], {"from": x}) for x in (BOX[4], "127.0.0.7")], "users")
     bed.ask("PUT", "/audit/context", "{}")
 
 

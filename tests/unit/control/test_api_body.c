@@ -62,7 +62,9 @@ static void test_content_up_to_the_limit_is_taken_and_a_byte_more_is_not(void **
 		struct bed b;
 
 		bed_up(&b, MEM);
-		assert_int_equal(api_body_init(&body, &b.api, rows[i].locked, rows[i].length), 0);
+		assert_int_equal(
+			api_body_init(&body, &b.api, rows[i].locked ? API_KEYS : 0, rows[i].length),
+			0);
 		assert_int_equal(fill(&body, API_BODY_MAX, rows[i].part), 0);
 		assert_int_equal(api_body_slice(&body).len, API_BODY_MAX);
 		assert_int_equal(api_body_slice(&body).p[API_BODY_MAX - 1], 'k');
@@ -80,18 +82,18 @@ static void test_locked_content_has_one_room_for_all(void **state)
 	struct bed b;
 
 	bed_up(&b, MEM);
-	assert_int_equal(api_body_init(&first, &b.api, true, API_LOCKED_MAX - 4096), 0);
+	assert_int_equal(api_body_init(&first, &b.api, API_KEYS, API_LOCKED_MAX - 4096), 0);
 	/* a length that does not fit is refused before anything comes */
-	assert_int_equal(api_body_init(&second, &b.api, true, 4097), E_FULL);
+	assert_int_equal(api_body_init(&second, &b.api, API_KEYS, 4097), E_FULL);
 	api_body_fini(&second);
-	assert_int_equal(api_body_init(&second, &b.api, true, 0), 0);
+	assert_int_equal(api_body_init(&second, &b.api, API_KEYS, 0), 0);
 	assert_int_equal(fill(&second, 4096, 100), 0);
-	assert_int_equal(api_body_init(&third, &b.api, true, 1), E_FULL);
+	assert_int_equal(api_body_init(&third, &b.api, API_KEYS, 1), E_FULL);
 	api_body_fini(&third);
 	assert_int_equal(api_body_add(&second, SLICE("x")), E_FULL);
 	assert_int_equal(api_body_slice(&second).len, 4096);
 	/* ordinary content does not count */
-	assert_int_equal(api_body_init(&third, &b.api, false, 0), 0);
+	assert_int_equal(api_body_init(&third, &b.api, 0, 0), 0);
 	assert_int_equal(fill(&third, API_BODY_MAX, 9999), 0);
 	api_body_fini(&third);
 	api_body_fini(&first);
@@ -106,9 +108,9 @@ static void test_full_memory_is_full_and_not_ordinary(void **state)
 	struct bed b;
 
 	bed_up(&b, 65536);
-	assert_int_equal(api_body_init(&body, &b.api, true, API_BODY_MAX), E_FULL);
+	assert_int_equal(api_body_init(&body, &b.api, API_KEYS, API_BODY_MAX), E_FULL);
 	api_body_fini(&body);
-	assert_int_equal(api_body_init(&body, &b.api, true, 0), 0);
+	assert_int_equal(api_body_init(&body, &b.api, API_KEYS, 0), 0);
 	assert_int_equal(fill(&body, API_BODY_MAX, 1000), E_FULL);
 	assert_true(secmem_holds(b.mem, api_body_slice(&body).p));
 	api_body_fini(&body);
@@ -124,7 +126,7 @@ static void test_no_byte_stays(void **state)
 	const char *last;
 
 	bed_up(&b, MEM);
-	assert_int_equal(api_body_init(&body, &b.api, true, 0), 0);
+	assert_int_equal(api_body_init(&body, &b.api, API_KEYS, 0), 0);
 	assert_int_equal(fill(&body, 4096, 4096), 0);
 	first = api_body_slice(&body).p;
 	assert_int_equal(fill(&body, 4097, 4097), 0);
@@ -138,12 +140,28 @@ static void test_no_byte_stays(void **state)
 	bed_down(&b);
 }
 
+/* Whoever reaches the port may send it, the sandbox too. */
+static void test_content_of_an_open_route_is_counted_and_not_kept(void **state)
+{
+	struct api_body body;
+	struct bed b;
+
+	bed_up(&b, MEM);
+	assert_int_equal(api_body_init(&body, &b.api, API_OPEN, 0), 0);
+	assert_int_equal(fill(&body, API_BODY_MAX, 16384), 0);
+	assert_int_equal(api_body_slice(&body).len, 0);
+	assert_int_equal(body.text.cap, 0);
+	assert_int_equal(api_body_add(&body, SLICE("x")), E_LIMIT);
+	api_body_fini(&body);
+	bed_down(&b);
+}
+
 static void test_without_memory_for_keys_content_is_ordinary(void **state)
 {
 	struct api api = {.n_conns = 0};
 	struct api_body body;
 
-	assert_int_equal(api_body_init(&body, &api, true, 100), 0);
+	assert_int_equal(api_body_init(&body, &api, API_KEYS, 100), 0);
 	assert_int_equal(fill(&body, 100, 7), 0);
 	assert_int_equal(api_body_slice(&body).len, 100);
 	api_body_fini(&body);
@@ -157,6 +175,7 @@ int main(void)
 		cmocka_unit_test(test_locked_content_has_one_room_for_all),
 		cmocka_unit_test(test_full_memory_is_full_and_not_ordinary),
 		cmocka_unit_test(test_no_byte_stays),
+		cmocka_unit_test(test_content_of_an_open_route_is_counted_and_not_kept),
 		cmocka_unit_test(test_without_memory_for_keys_content_is_ordinary),
 	};
 

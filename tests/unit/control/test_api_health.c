@@ -1,6 +1,7 @@
 /* Probes of /healthz while egress starts (control/api_health), on a connection without a network.
  */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -200,6 +201,39 @@ static void test_a_probe_whose_connection_was_ended_does_not_wait(void **state)
 	bed_down(&b);
 }
 
+/* The sandbox reaches this port without a token, and may ask as often as it likes. */
+static void test_waiting_probes_of_the_sandbox_do_not_shut_others_out(void **state)
+{
+	const struct netaddr peer = {.b = {0}};
+	int held[API_CONNS_MAX];
+	struct bed b;
+	int pair[2];
+
+	bed_up(&b);
+	for (size_t i = 0; i < ARRAY_LEN(held); i++) {
+		assert_int_equal(
+			socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair),
+			0);
+		api_conn_new(b.api, pair[0], &peer, true);
+		held[i] = pair[1];
+		assert_int_equal(write(held[i], PROBE, sizeof(PROBE) - 1), sizeof(PROBE) - 1);
+		turns(&b, 1);
+	}
+	(void)close(b.fd);
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
+	api_conn_new(b.api, pair[0], &peer, false);
+	b.fd = pair[1];
+	ask(&b);
+	b.starting = false;
+	b.healthy = true;
+	until_answered(&b);
+	assert_int_equal(status(&b), 200);
+	for (size_t i = 0; i < ARRAY_LEN(held); i++)
+		(void)close(held[i]);
+	bed_down(&b);
+}
+
 static void test_what_waits_is_answered_before_the_end(void **state)
 {
 	struct bed b;
@@ -222,8 +256,10 @@ int main(void)
 		cmocka_unit_test(test_a_probe_waits_for_half_a_second_and_no_longer),
 		cmocka_unit_test(test_each_of_many_probes_is_answered_once),
 		cmocka_unit_test(test_a_probe_whose_connection_was_ended_does_not_wait),
+		cmocka_unit_test(test_waiting_probes_of_the_sandbox_do_not_shut_others_out),
 		cmocka_unit_test(test_what_waits_is_answered_before_the_end),
 	};
 
+	(void)signal(SIGPIPE, SIG_IGN);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
