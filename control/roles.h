@@ -60,26 +60,32 @@ enum role {
 		ROLE_MAX
 };
 
-/* START  to the worker, first and once: every descriptor there is. A VAULT among them has not been
- *        taken by any worker yet, and counts before what is kept in the vault area.
- * RELOAD to the worker, after SIGHUP: CONFIG, POLICY_FILE, CEILING, HOSTS, the rule files, AUDIT
- * and VAULT anew, those that exist. VAULT  to the worker: VAULT anew, since its file has changed.
- * From the worker, once for each RELOAD or VAULT with a vault in it: it has been dealt with, taken
- * or refused. READY says the same of the one in START. AUDIT  to the worker, the answer to ROTATE:
- * AUDIT anew; without it, rotation failed and the file in use goes on. ALWAYS to the worker:
- * DENY_ALWAYS, ALLOW_ALWAYS and LOG_SKIP anew, since one has changed. SAVE   from the worker: write
- * what is in POLICY_NEW, and fsync it, beside the policy file under a random name. The answer is
- * SAVE with a code: 0 or a negated errno. One at a time. COMMIT from the worker: rename what was
- * saved. The answer is COMMIT with a code. DISCARD from the worker: remove what was saved, as the
- * worker's end does. No answer. GUARD  to the worker: another guard was started, GUARD is the way
- * to it. From the worker: the guard with this number is lost to it, and is to be ended if it still
- * runs. The one of START is number 1, each of these messages brings the next. PROBE  from the
- * worker: try, as a user who has no rights here, whether the rules hold (control/probe.h); its code
- * says what to try. The answer is PROBE with what was found. CA     to the worker: the CA
- * certificate is where clients look for it (code 0), or cannot be put there (a negated errno). Sent
- * after READY, and when it changes. STOP   to the worker: as SIGTERM. No new connections; end what
- * is open; exit 0 within 8 s. READY  from the worker: it serves. After this its death is answered
- * by a restart at once. ROTATE from the worker: the audit file has reached its size. */
+/* To the worker:
+ *   START: first and once: every descriptor there is. A VAULT among them has not been taken by any
+ *     worker yet, and counts before what is kept in the vault area.
+ *   RELOAD: after SIGHUP: CONFIG, POLICY_FILE, CEILING, HOSTS, the rule files, AUDIT and VAULT
+ *     anew, those that exist.
+ *   ALWAYS: DENY_ALWAYS, ALLOW_ALWAYS and LOG_SKIP anew, since one has changed.
+ *   CA: the CA certificate is where clients look for it (code 0), or cannot be put there (a
+ *     negated errno). Sent after READY, and when it changes.
+ *   STOP: as SIGTERM. No new connections; end what is open; exit 0 within 8 s.
+ * From the worker:
+ *   READY: it serves. After this its death is answered by a restart at once.
+ *   DISCARD: remove what was saved, as the worker's end does. No answer.
+ * Both ways:
+ *   ROTATE from the worker: the audit file has reached its size. The answer is AUDIT, with AUDIT
+ *     anew; without it, rotation failed and the file in use goes on.
+ *   VAULT to the worker: VAULT anew, since its file has changed. From the worker, once for each
+ *     RELOAD or VAULT with a vault in it: it has been dealt with, taken or refused. READY says the
+ *     same of the one in START.
+ *   SAVE from the worker: write what is in POLICY_NEW, and fsync it, beside the policy file under a
+ *     random name. The answer is SAVE with a code: 0 or a negated errno. One at a time.
+ *   COMMIT from the worker: rename what was saved. The answer is COMMIT with a code.
+ *   GUARD to the worker: another guard was started, GUARD is the way to it. From the worker: the
+ *     guard with this number is lost to it, and is to be ended if it still runs. The one of START
+ *     is number 1, each of these messages brings the next.
+ *   PROBE from the worker: try, as a user who has no rights here, whether the rules hold
+ *     (control/probe.h); its code says what to try. The answer is PROBE with what was found. */
 #define CONTROL_TABLE(X)      \
 	X(START, "start")     \
 	X(RELOAD, "reload")   \

@@ -16,9 +16,9 @@ struct tunnel *tunnel_dial(struct session *s);
 struct tunnel *tunnel_switch(
 	struct session *s, struct exchange *ex, struct slice to_client, struct slice to_origin);
 
-/* Ends it; its line says reason. Accepts NULL. */
 /* The exchange that it carries on (frames behind a 101, a CONNECT); borrowed. */
 const struct exchange *tunnel_exchange(const struct tunnel *t);
+/* Ends it; its line says reason. Accepts NULL. */
 void tunnel_free(struct tunnel *t, enum reason reason);
 
 /* The configuration in force now would allow it, too. */
