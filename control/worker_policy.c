@@ -19,6 +19,7 @@
 #include "control/settings_proxy.h"
 #include "control/webhook.h"
 #include "control/worker_int.h"
+#include "dns/dns_gate.h"
 #include "dns/resolver.h"
 #include "policy/policy_json.h"
 #include "proxy/proxy.h"
@@ -201,6 +202,8 @@ void worker_configure(struct worker *w)
 	c.denied = w->webhook ? on_worker_denied : NULL;
 	c.denied_arg = w;
 	c.reserved_descriptors = w->start.roles.fd[ROLE_API] < 0 ? 0 : API_CONNS_MAX;
+	if (w->gate.dns)
+		c.reserved_descriptors += DNS_GATE_CONNS_MAX * DNS_GATE_TCP_MAX;
 	proxy_configure(w->proxy, &c);
 	worker_gate_configure(w);
 }

@@ -13,6 +13,8 @@
 
 #define DNS_GATE_PORT 15353       /* on 127.0.0.1 and [::1], as the replaced image's */
 #define DNS_GATE_QUERIES_MAX 4096 /* at a time; SERVFAIL beyond */
+#define DNS_GATE_CONNS_MAX 128    /* of one TCP socket; the one idle longest makes room */
+#define DNS_GATE_TCP_MAX 2        /* such sockets: IPv4 and IPv6 */
 
 struct audit;
 struct dns_gate;

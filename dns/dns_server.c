@@ -24,8 +24,8 @@
 #define DNS_CONN_IDLE_S 8
 #define DNS_CONN_QUERIES_MAX 128
 #define DNS_CONN_QUERY_MAX 4096
-/* Beside the proxy's connections; an idle one goes first. */
-#define DNS_CONNS_MAX 128
+/* Until descriptors are tried again. */
+#define DNS_ACCEPT_PAUSE_MS 100
 /* Replies that a client does not read. */
 #define DNS_CONN_OUT_MAX (2 * (DNS_MSG_MAX + 2))
 
@@ -50,6 +50,7 @@ struct dns_server {
 	struct dns_gate *gate;
 	int fd;
 	struct event *readable;
+	struct event *resume; /* reading was given up for a moment */
 	struct dns_conn_list conns;
 	size_t n_conns;
 	struct mmsghdr msgs[DNS_UDP_BATCH];
@@ -231,7 +232,7 @@ static bool dns_server_make_room(struct dns_server *s)
 {
 	struct dns_conn *c;
 
-	if (s->n_conns < DNS_CONNS_MAX)
+	if (s->n_conns < DNS_GATE_CONNS_MAX)
 		return true;
 	TAILQ_FOREACH(c, &s->conns, link) {
 		if (c->n_open > 0)
@@ -258,13 +259,27 @@ static void dns_conn_new(struct dns_server *s, int fd)
 	dns_conn_wait(c);
 }
 
+static void on_dns_resume(evutil_socket_t fd, short what, void *arg)
+{
+	struct dns_server *s = arg;
+
+	event_add(s->readable, NULL);
+}
+
 static void on_dns_accept(evutil_socket_t listener, short what, void *arg)
 {
+	static const struct timeval pause = {0, DNS_ACCEPT_PAUSE_MS * 1000};
 	struct dns_server *s = arg;
 	int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
-	if (fd < 0)
+	if (fd < 0) {
+		/* Who waits is still there: the loop would turn for nothing else. */
+		if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+			event_del(s->readable);
+			event_add(s->resume, &pause);
+		}
 		return;
+	}
 	if (dns_server_make_room(s))
 		dns_conn_new(s, fd);
 	else
@@ -312,7 +327,8 @@ void dns_server_new(struct dns_gate *g, int fd, enum dns_gate_kind kind)
 	(void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
 	s->readable = event_new(g->base, fd, EV_READ | EV_PERSIST,
 		kind == DNS_GATE_UDP ? on_dns_udp : on_dns_accept, s);
-	REQUIRE(s->readable && event_add(s->readable, NULL) == 0);
+	s->resume = evtimer_new(g->base, on_dns_resume, s);
+	REQUIRE(s->readable && s->resume && event_add(s->readable, NULL) == 0);
 	LIST_INSERT_HEAD(&g->servers, s, link);
 }
 
@@ -324,5 +340,6 @@ void dns_server_free(struct dns_server *s)
 		dns_conn_free(c); /* NOLINT(clang-analyzer-unix.Malloc) */
 	LIST_REMOVE(s, link);
 	event_free(s->readable);
+	event_free(s->resume);
 	free(s);
 }

@@ -7,7 +7,9 @@ resolvers answer for refused names when asked directly. Redirects, clients and t
 settings: gate_web.py. Bed: gatebed.py.
 """
 import os
+import resource
 import signal
+import socket
 import sys
 import time
 
@@ -17,6 +19,7 @@ from gatebed import BOX, RESOLVERS, RULES, Bed, addresses, inbound, rules, statu
 from guardbed import DENIED, EVIL, GOOD, PRIVATE, Inside, run, until, want  # noqa: E402
 from sidecarbed import TWO, WILD, WRITE  # noqa: E402
 
+DESCRIPTORS = 600
 # Both questions of a libc that asks by one socket, and takes the answers in any order.
 MUSL = """
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -318,6 +321,48 @@ threading.Thread(target=serve, daemon=True).start()
     want(bed.opens(GOOD[4], 5000), "echo", "its lease is still there")
     outside.close()
     user.do("flows['kept']['stop'] = 1")
+
+
+def case_the_api_has_descriptors_left(bed):
+    """A sandbox opens as many connections as it can, to the proxy and to the gate."""
+    bed.halt()
+    bed.running, enter = None, bed.enter_cgroup
+
+    def enter_limited():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
+        enter()
+    bed.enter_cgroup = enter_limited
+    try:
+        bed.with_settings(OPENSANDBOX_EGRESS_MITMPROXY_TRANSPARENT="1")
+    finally:
+        bed.enter_cgroup = enter
+    worker, open_files = bed.worker_pid(), []
+
+    def connect(n, port, data, host="127.0.0.1"):
+        for _ in range(n):
+            with Inside(bed.box):
+                s = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+            open_files.append(s)
+            s.settimeout(1)
+            s.connect((host, port))
+            s.sendall(data)
+    try:
+        connect(DESCRIPTORS // 3, 18081, b"GET http://read.test/slow HTTP/1.1\r\nHost: read.test\r\n\r\n")
+        time.sleep(0.5)
+        for host in ("127.0.0.1", "::1"):
+            connect(150, 15353, b"\0", host)
+        time.sleep(0.3)
+        n = len(os.listdir(f"/proc/{worker}/fd"))
+        for _ in range(5):
+            start = time.monotonic()
+            got = bed.health()[0], time.monotonic() - start < 1
+            want(got, (200, True), f"/healthz while {n} of {DESCRIPTORS} descriptors are open")
+        want(addresses(bed.dig("two.test")), [TWO[4]], "DNS meanwhile")
+        want(n > DESCRIPTORS // 2, True, f"{n} descriptors open")
+    finally:
+        for s in open_files:
+            s.close()
+        bed.running = None  # with that limit
 
 
 def case_leases_outlive_the_worker(bed):
