@@ -53,12 +53,22 @@ static void on_route(struct api_call *call, void *arg)
 	api_health_run(b->health, call);
 }
 
+/* The client's end of one more connection. */
+static int connected(struct bed *b, bool local)
+{
+	const struct netaddr peer = {.b = {0}};
+	int pair[2];
+
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
+	api_conn_new(b->api, pair[0], &peer, local);
+	return pair[1];
+}
+
 static void bed_up(struct bed *b)
 {
 	static const struct api_health_ops ops = {on_starting, on_answer};
 	static const struct api_route routes[] = {{"/healthz", NULL, API_OPEN, on_route}};
-	const struct netaddr peer = {.b = {0}};
-	int pair[2];
 
 	*b = (struct bed){.starting = true};
 	clock_fake(START_MS * 1000, 0);
@@ -66,10 +76,7 @@ static void bed_up(struct bed *b)
 	b->base = event_base_new();
 	b->health = api_health_new(b->base, &ops, b);
 	b->api = api_new(b->base, routes, ARRAY_LEN(routes), b);
-	assert_int_equal(
-		socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
-	api_conn_new(b->api, pair[0], &peer, false);
-	b->fd = pair[1];
+	b->fd = connected(b, false);
 }
 
 static void bed_down(struct bed *b)
@@ -167,16 +174,10 @@ static void test_each_of_many_probes_is_answered_once(void **state)
 {
 	struct bed b;
 	int more[8];
-	const struct netaddr peer = {.b = {0}};
-	int pair[2];
 
 	bed_up(&b);
 	for (size_t i = 0; i < ARRAY_LEN(more); i++) {
-		assert_int_equal(
-			socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair),
-			0);
-		api_conn_new(b.api, pair[0], &peer, false);
-		more[i] = pair[1];
+		more[i] = connected(&b, false);
 		assert_int_equal(write(more[i], PROBE, sizeof(PROBE) - 1), sizeof(PROBE) - 1);
 	}
 	ask(&b);
@@ -204,26 +205,17 @@ static void test_a_probe_whose_connection_was_ended_does_not_wait(void **state)
 /* The sandbox reaches this port without a token, and may ask as often as it likes. */
 static void test_waiting_probes_of_the_sandbox_do_not_shut_others_out(void **state)
 {
-	const struct netaddr peer = {.b = {0}};
 	int held[API_CONNS_MAX];
 	struct bed b;
-	int pair[2];
 
 	bed_up(&b);
 	for (size_t i = 0; i < ARRAY_LEN(held); i++) {
-		assert_int_equal(
-			socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair),
-			0);
-		api_conn_new(b.api, pair[0], &peer, true);
-		held[i] = pair[1];
+		held[i] = connected(&b, true);
 		assert_int_equal(write(held[i], PROBE, sizeof(PROBE) - 1), sizeof(PROBE) - 1);
 		turns(&b, 1);
 	}
 	(void)close(b.fd);
-	assert_int_equal(
-		socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
-	api_conn_new(b.api, pair[0], &peer, false);
-	b.fd = pair[1];
+	b.fd = connected(&b, false);
 	ask(&b);
 	b.starting = false;
 	b.healthy = true;
