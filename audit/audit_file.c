@@ -102,11 +102,16 @@ void audit_file_close(struct audit_file *f)
 	free(f);
 }
 
-int audit_file_next(struct audit_file *f, struct audit_line *line)
+bool audit_line_is_note(struct slice text)
+{
+	return slice_starts(text, SLICE(AUDIT_NOTE));
+}
+
+/* One line, whatever it is: its length, 0 at the end, or a negated errno. */
+static ssize_t audit_file_read(struct audit_file *f)
 {
 	ssize_t n;
 
-	*line = (struct audit_line){.path = "", .text = SLICE_EMPTY, .prev = SLICE_EMPTY};
 	while ((n = getline(&f->line, &f->size, f->file)) < 0) {
 		int ret = ferror(f->file) ? audit_file_errno() : 0;
 
@@ -118,7 +123,21 @@ int audit_file_next(struct audit_file *f, struct audit_line *line)
 		if (ret < 0)
 			return ret == -ENOENT && f->older == 0 ? 0 : ret;
 	}
-	*line = (struct audit_line){.path = f->name, .number = ++f->number};
+	f->number++;
+	return n;
+}
+
+int audit_file_next(struct audit_file *f, struct audit_line *line)
+{
+	ssize_t n;
+
+	*line = (struct audit_line){.path = "", .text = SLICE_EMPTY, .prev = SLICE_EMPTY};
+	do
+		n = audit_file_read(f);
+	while (n > 0 && audit_line_is_note(slice_make(f->line, (size_t)n)));
+	if (n <= 0)
+		return (int)n;
+	*line = (struct audit_line){.path = f->name, .number = f->number};
 	line->torn = f->line[n - 1] != '\n';
 	line->text = slice_make(f->line, (size_t)n - !line->torn);
 	if (!ring_line_parse(line->text, &line->seq, &line->prev)) {

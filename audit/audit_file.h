@@ -10,6 +10,9 @@
 
 #define AUDIT_FILE_OLDER_MAX 1000 /* rotated files looked for */
 
+/* With this begins what egress says on stdout beside the trail: no line of it, and no break. */
+#define AUDIT_NOTE "egress: "
+
 #define AUDIT_BREAK_TABLE(X)                                  \
 	X(NONE, "whole")                                      \
 	X(MALFORMED, "the line is not one of an audit trail") \
@@ -25,6 +28,8 @@ enum audit_break {
 };
 
 const char *audit_break_text(enum audit_break b);
+
+bool audit_line_is_note(struct slice text);
 
 struct audit_line {
 	struct slice text; /* without the newline, valid until the next call */
@@ -42,7 +47,7 @@ CHECKED int audit_file_open(
 	const char *path, bool older, struct audit_file **out, struct errmsg *msg);
 void audit_file_close(struct audit_file *f);
 
-/* 1: a line; 0: the end; or a negated errno. */
+/* 1: a line, and no note; 0: the end; or a negated errno. */
 CHECKED int audit_file_next(struct audit_file *f, struct audit_line *line);
 
 struct audit_verify {

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "audit/audit_file.h"
 #include "control/files.h"
 #include "control/sources.h"
 #include "control/supervisor.h"
@@ -63,7 +64,7 @@ static int closed_start(struct supervisor *s, const char *cause, bool with_trail
 	s->n_crashes = 0;
 	log_setup(settings->log_level, STDERR_FILENO, "egress");
 	log_error("supervisor", "closed: %s", cause);
-	(void)printf("egress: closed: %s\n", cause);
+	(void)printf(AUDIT_NOTE "closed: %s\n", cause);
 	(void)fflush(stdout);
 	ret = closed_listen(s, &msg);
 	if (ret < 0) {

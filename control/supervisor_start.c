@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "audit/audit_file.h"
 #include "base/arena.h"
 #include "base/state.h"
 #include "control/areas.h"
@@ -315,7 +316,7 @@ int supervisor_start(struct supervisor *s, struct errmsg *msg)
 	s->own_cert_dir = s->settings->ca_cert_default;
 	/* Where the platform looks: our log may go elsewhere. */
 	if (s->settings->no_effect && s->settings->mode != MODE_PROXY) {
-		(void)printf("egress: no effect: %s\n", s->settings->no_effect);
+		(void)printf(AUDIT_NOTE "no effect: %s\n", s->settings->no_effect);
 		(void)fflush(stdout);
 	}
 	/* Listeners first: a second copy must not write its CA over the one in use. */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "audit/audit_file.h"
 #include "ctl/audit_print.h"
 #include "ctl/audit_query.h"
 #include "ctl/audit_remote.h"
@@ -20,6 +21,8 @@ static bool tail_line(const struct audit_tail *t, struct slice line, struct strb
 	struct errmsg msg;
 	bool good = true;
 
+	if (audit_line_is_note(line))
+		return true;
 	if (t->json) {
 		strbuf_add(out, line);
 		strbuf_char(out, '\n');

@@ -245,6 +245,25 @@ static void test_malformed_line_is_given_to_the_reader_and_breaks_the_trail(void
 	fixture_fini(&f);
 }
 
+/* In a copy of stdout: what the container says of its start and its end. */
+static void test_notes_on_stdout_are_no_lines(void **state)
+{
+	char text[4096];
+	struct fixture f;
+	struct audit_verify v;
+
+	fixture_init(&f);
+	(void)snprintf(text, sizeof(text), "%s%s%s%s%s", "egress: no effect: A, B\n", f.line[1],
+		f.line[2], "egress: closed: it cannot be\n", f.line[4]);
+	trail_write(f.file.path, text, strlen(text));
+	v = verify(&f);
+	assert_int_equal(v.what, AUDIT_BREAK_HOLE);
+	assert_int_equal(v.lines, 3);
+	assert_int_equal(v.number, 5);
+	assert_int_equal(v.first_seq, 1);
+	fixture_fini(&f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -258,6 +277,7 @@ int main(void)
 		cmocka_unit_test(test_no_file_is_an_error),
 		cmocka_unit_test(test_directory_is_an_error),
 		cmocka_unit_test(test_malformed_line_is_given_to_the_reader_and_breaks_the_trail),
+		cmocka_unit_test(test_notes_on_stdout_are_no_lines),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
