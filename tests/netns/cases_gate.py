@@ -19,7 +19,7 @@ import gatebed  # noqa: E402
 import guardbed  # noqa: E402
 import sidecarbed  # noqa: E402
 from gatebed import BOX, RULES, rules  # noqa: E402
-from guardbed import API, EVIL, GOOD, NOBODY, Failed, Inside, until, want  # noqa: E402
+from guardbed import API, EVIL, GOOD, NOBODY, Failed, Inside, run, until, want  # noqa: E402
 from sidecarbed import TOKEN, TWO, WILD, dns_name  # noqa: E402
 
 REFUSED = "ConnectionRefusedError"
@@ -121,12 +121,12 @@ def case_C158_addresses_in_every_order(bed):
 SEARCH = """
 import os, socket
 token, found, codes = {token!r}.encode(), [], []
-for pid in filter(str.isdigit, os.listdir('/proc')):
+for pid in {pids!r}:
     for name in ('environ', 'cmdline', 'mem'):
         try:
-            with open('/proc/' + pid + '/' + name, 'rb') as f:
-                if int(pid) != os.getpid() and token in f.read(1 << 20):
-                    found.append(name + ' of ' + open('/proc/' + pid + '/comm').read().strip())
+            with open(f'/proc/{{pid}}/{{name}}', 'rb') as f:
+                if token in f.read(1 << 20):
+                    found.append(name + ' of ' + open(f'/proc/{{pid}}/comm').read().strip())
         except OSError:
             pass
 body = '{{"defaultAction":"allow"}}'
@@ -147,10 +147,13 @@ result = [found, sorted(set(codes)), unix]
 def case_C160_the_api_from_inside(bed):
     bed.with_settings(**WEB)
     before = bed.change("GET", None)
-    code = SEARCH.format(token=TOKEN, port=API, hosts=["127.0.0.1", "::1", BOX[4], BOX[6]])
     careless = subprocess.Popen(["sleep", "60"], env={"T": TOKEN}, user=NOBODY, group=NOBODY,
                                 extra_groups=[])
     bed.processes.append(careless)
+    ours = run("pgrep", "-P", str(bed.process.pid)).split()
+    want(len(ours), 2, "worker and guard")
+    code = SEARCH.format(token=TOKEN, port=API, hosts=["127.0.0.1", "::1", BOX[4], BOX[6]],
+                         pids=[bed.process.pid, careless.pid, *map(int, ours)])
     for kind in ("docker", "kubernetes", "nobody"):
         found, codes, unix = bed.user(kind).do(code)
         want(found, ["environ of sleep"] if kind == "nobody" else [],
