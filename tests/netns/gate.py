@@ -382,6 +382,9 @@ def case_leases_outlive_the_worker(bed):
     bed.patch(("deny", "two.test"), ("deny", "order.wild.test"))
     want(bed.opens(TWO[4], 5000), "ConnectionRefusedError", "after the name is denied")
     until(lambda: user.do("result = flows['kept']['end'] is not None"), "the flow is cut", 3)
+    bed.process.terminate()  # its log has the end of the worker, which the next case would refuse
+    want(bed.process.wait(20), 0, "exit code")
+    bed.process = bed.running = None
 
 
 def case_N26_a_child_of_a_wildcard(bed):
