@@ -457,21 +457,6 @@ def case_guard_frozen(bed):
     want(resolve(bed), 0, "an answer")
 
 
-def case_guard_lives_when_all_were_frozen(bed):
-    """A pause of the whole sidecar is longer than what a guard may be silent."""
-    ready(bed)
-    pids = [child(bed, "egress-guard"), child(bed, "egress-worker"), bed.process.pid]
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
-    time.sleep(6.5)
-    for pid in reversed(pids):  # the guard last
-        os.kill(pid, signal.SIGCONT)
-        time.sleep(0.3)
-    time.sleep(1)
-    want((child(bed, "egress-guard"), child(bed, "egress-worker")), tuple(pids[:2]), "the same processes")
-    want((bed.health()[0], resolve(bed)), (200, 0), "health and an answer")
-
-
 # ---- what is asked for and not there
 
 def case_required_queues_without_net_raw(bed):
