@@ -127,7 +127,7 @@ int settings_ceiling_load(struct settings_run *run)
 		return errmsg_set(run->msg, ret, "%s: %s: %s",
 			run->v[SETTING_POLICY_CEILING].source, path, why.text);
 	if (ceiling_check(run->s->ceiling, run->s->user_policy, NULL, &why) < 0)
-		settings_warn(run, "policy: %s; it has no effect", why.text);
+		settings_warn(run, "policy: %s; it counts as far as the ceiling goes", why.text);
 	return 0;
 }
 

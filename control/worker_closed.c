@@ -79,11 +79,23 @@ static void on_closed_healthz(struct api_call *call, void *arg)
 			"closed: ", health_cause(&w->health)));
 }
 
+/* Not 404: a caller would take it for a vault that is not there yet. */
+static void on_closed_other(struct api_call *call, void *arg)
+{
+	const struct worker *w = arg;
+
+	api_fail(call, 503, "closed", "closed: %s", health_cause(&w->health));
+}
+
+/* There is a trail where workers served before. */
 static void on_closed_audit(struct api_call *call, void *arg)
 {
 	const struct worker *w = arg;
 
-	api_audit_run(w->audit, call);
+	if (w->audit)
+		api_audit_run(w->audit, call);
+	else
+		on_closed_other(call, arg);
 }
 
 static void closed_cause(struct worker *w)
@@ -120,15 +132,15 @@ static void closed_trail(struct worker *w)
 
 static void closed_listen(struct worker *w)
 {
-	/* The second one where there is a trail, which is where workers served before. */
 	static const struct api_route routes[] = {
 		{"/healthz", NULL, API_OPEN, on_closed_healthz},
 		{"/audit", API_AUDIT_METHODS, 0, on_closed_audit},
+		{"/", NULL, 0, on_closed_other},
 	};
 	static const enum role listeners[] = {ROLE_API, ROLE_API_V6};
 
 	worker_meta_open(w);
-	w->api = api_new(w->base, routes, w->audit ? 2 : 1, w);
+	w->api = api_new(w->base, routes, ARRAY_LEN(routes), w);
 	api_set_instance(w->api, w->meta.instance);
 	api_set_token(w->api, w->settings->token);
 	for (size_t i = 0; i < ARRAY_LEN(listeners); i++)

@@ -5,9 +5,9 @@
 
 #include "policy/policy.h"
 
-/* Refuses a policy that allows what the ceiling does not: E_VALUE, and both rules are named. Only
- * what cannot count at all, or for a port that it lists; of a wider rule, what the ceiling denies
- * inside it stays denied and is no reason to refuse the rest. Rules and default action that
+/* Refuses a rule whose name, wildcard or block the ceiling does not allow as such, or not for a
+ * port that the rule lists: E_VALUE, and both rules are named. What the ceiling denies inside of
+ * what it allows stays denied, and is no reason to refuse the rest. Rules and default action that
  * `before` has as well are let through (NULL: none). ceiling NULL: everything is. */
 CHECKED int ceiling_check(const struct policy *ceiling, const struct policy *user,
 	const struct policy *before, struct errmsg *msg);

@@ -146,7 +146,7 @@ def case_start_policy_is_narrowed(bed):
         bed.with_settings(EGRESS_POLICY_CEILING_FILE=ceiling(bed, CEILING), **more)
         held(bed, what)
         want(bed.opens(GOOD[4], 5000), "echo", f"{what}: an address that both allow")
-        want("above the operator's ceiling (default action: deny); it has no effect" in bed.output(),
+        want("above the operator's ceiling (default action: deny); it counts as far" in bed.output(),
              True, f"{what}: a warning")
         want(json.loads(bed.ask("GET", "/policy")[2])["policy"]["defaultAction"], "allow",
              f"{what}: the policy as it was written")

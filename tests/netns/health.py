@@ -536,7 +536,8 @@ def case_closed_after_ten_crashes(bed):
     print(f"  {why}")
     want((code, f"ended {CRASHES} times in a row, the last time by signal 9" in why), (503, True), why)
     until(lambda: leaks(bed, "crashed") == 0, "nothing gets out", 2)
-    want(bed.ask("GET", "/policy")[0], 404, "/policy")
+    want(bed.ask("GET", "/policy")[:2], (503, "Service Unavailable"), "/policy")
+    want(why in bed.ask("PUT", "/credential-vault/x", "{}")[2], True, "the cause, on other paths")
     want(f"egress: closed: {why}" in bed.output(), True, "the cause on stdout")
     lines = until(lambda: [x for x in bed.lines() if x["rule"] and x["rule"].startswith(
         f"the worker ended {CRASHES} times")] and bed.lines(), "a line on record", 3)

@@ -210,7 +210,7 @@ static void test_ceiling_is_over_policy_and_rule_files(void **state)
 		assert_true(policy_default_allow(o.s->user_policy));
 		assert_non_null(strstr(o.log,
 			"policy: default action: allow: above the operator's ceiling (default "
-			"action: deny); it has no effect"));
+			"action: deny); it counts as far as the ceiling goes"));
 		settings_free(o.s);
 	}
 }
