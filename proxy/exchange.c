@@ -251,11 +251,18 @@ static void exchange_send_collected(struct exchange *ex, const struct h1_head *h
 static void exchange_send(struct exchange *ex)
 {
 	struct h1_head *h = &ex->px->request;
+	enum reason r = ex->admission.reason;
+	const char *detail = NULL;
 
 	if (ex->state != EXCHANGE_NEW) {
 		enum h1_error error = h1_request_decode(ex->raw, h);
 
 		REQUIRE(error == H1_OK);
+		r = keyed_renew(ex, h, &detail);
+	}
+	if (!reason_allows(r)) {
+		exchange_refuse(ex, r, detail);
+		return;
 	}
 	if (!keyed_proof(ex, ex->upstream->verified)) {
 		exchange_refuse(

@@ -180,6 +180,25 @@ enum reason keyed_admit(struct exchange *ex, const struct h1_head *h,
 	return r;
 }
 
+enum reason keyed_renew(struct exchange *ex, const struct h1_head *h, const char **detail)
+{
+	const struct proxy_config *c = &ex->px->config;
+	struct keyed *k = &ex->keyed;
+	struct vault_view *now = c->vault ? vault_view_get(c->vault) : NULL;
+	bool same = now == k->view;
+	struct request_target t;
+
+	vault_view_unref(now);
+	if (same)
+		return ex->admission.reason;
+	vault_view_unref(k->view);
+	k->binding = NULL;
+	k->bound_host = k->strip = k->own_credentials_out = false;
+	keyed_begin(ex);
+	REQUIRE(request_target_decode(h->method, h->target, &t) == 0);
+	return keyed_admit(ex, h, &t, detail);
+}
+
 bool keyed_binds(const struct proxy *px, const struct authority *target)
 {
 	struct vault_view *view = px->config.vault ? vault_view_get(px->config.vault) : NULL;

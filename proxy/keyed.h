@@ -54,7 +54,7 @@ struct keyed_part {
 
 /* Part of an exchange. */
 struct keyed {
-	struct vault_view *view;       /* kept from the beginning to the end; NULL: no vault */
+	struct vault_view *view;       /* kept from when its head goes out; NULL: no vault */
 	const struct binding *binding; /* NULL: this request gets no key */
 	bool bound_host;               /* some binding covers the host: answers are searched */
 	bool strip;               /* fields with a placeholder that `binding` does not own go */
@@ -81,6 +81,11 @@ void keyed_begin(struct exchange *ex);
  * allowing reason (the one admit gave), or why not; *detail may be set. */
 enum reason keyed_admit(struct exchange *ex, const struct h1_head *h,
 	const struct request_target *t, const char **detail);
+
+/* For a head that has waited, for its content or a connection: where the vault was written
+ * meanwhile it is judged again, by what is in force now. A key that was taken away goes nowhere any
+ * more. As keyed_admit. */
+enum reason keyed_renew(struct exchange *ex, const struct h1_head *h, const char **detail);
 
 /* Does the vault in force bind this host? Then its TLS is opened, whatever else is. */
 bool keyed_binds(const struct proxy *px, const struct authority *target);

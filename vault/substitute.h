@@ -39,7 +39,7 @@ size_t substitute_query(const struct binding *b, struct slice query,
 
 /* A whole body by its media type (may be empty): surface body, slots `form:NAME` and
  * `json:/pointer`. A body that is no valid JSON or form is treated as text for the surface and has
- * no slots. */
+ * no slots. b NULL: as it is. */
 size_t substitute_body(const struct binding *b, struct slice media_type, struct slice body,
 	const struct substitute_sink *sink, size_t *len);
 

@@ -89,7 +89,7 @@ size_t substitute_body(const struct binding *b, struct slice media_type, struct 
 	struct substitute_job job = substitute_job_make(b, SURFACE_BODY, SECRET_RAW, body, sink);
 	size_t n = 0;
 
-	if (!substitute_has(b, SURFACE_BODY) || !secret_is_utf8(body))
+	if (!b || !substitute_has(b, SURFACE_BODY) || !secret_is_utf8(body))
 		kind = BODY_UNREAD;
 	switch (kind) {
 	case BODY_TEXT:

@@ -257,6 +257,29 @@ def V166_a_binding_that_is_taken_away_injects_nothing_more(bed):
     want([len(late), wrong], [0, []], "requests with a key that was taken away")
 
 
+def V166_a_request_held_back_gets_no_key_that_was_taken_away(bed):
+    """Its content has not all come when the vault is written: it goes as one that begins now."""
+    a, value = api(bed), key()
+    content = b"k=" + keysbed.PH
+    doc = document({"k": value, "other": key()},
+                   bind("b", passthrough(keysbed.sub("body")), ("/v1/*",), methods=["POST"]))
+    later = key()
+    for method, change, status, sees in (
+            ("PATCH", {"credentials": {"delete": ["other"]}}, 200, value),
+            ("PATCH", set_key(later), 200, later), ("DELETE", None, 204, keysbed.PH),
+            ("PATCH", {"bindings": {"delete": ["b"]}}, 200, keysbed.PH)):
+        a.fresh(doc)
+        mark = bed.origins.mark()
+        with Client(bed) as c:
+            c.send(request(b"/v1/held", b"Content-Type: text/plain\r\nContent-Length: %d\r\n"
+                           % len(content), b"POST", content[:-1]))
+            time.sleep(0.1)  # it is being collected
+            a.call(method, change, status)
+            c.send(content[-1:])
+            want(c.answer().status, 200, f"{method} {change}")
+        want(keysbed.sent(bed, mark).split(b"\r\n\r\n")[-1], b"k=" + sees, f"{method} {change}")
+
+
 def V_crash_keeps_the_key_in_use(bed):
     a, value = Api(bed, "crash"), key()
     a.fresh(one(key()))
