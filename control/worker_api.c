@@ -14,6 +14,7 @@
 #include "control/settings_int.h"
 #include "control/settings_proxy.h"
 #include "control/worker_int.h"
+#include "policy/ceiling.h"
 #include "vault/vault.h"
 
 /* --- /policy --- */
@@ -179,11 +180,14 @@ static json_t *worker_status_warnings(const struct worker *w)
 	const struct settings *s = w->settings;
 	const char *host = write_hosts_not_allowed(s->write_hosts, s->policy);
 	json_t *warnings = json_array();
+	struct errmsg above = {""};
 
 	if (s->read_only && host)
 		json_array_append_new(warnings,
 			json_sprintf("write host %s is not allowed by policy: it cannot be reached",
 				host));
+	if (ceiling_check(s->ceiling, s->user_policy, NULL, &above) < 0)
+		json_array_append_new(warnings, json_sprintf("policy: %s", above.text));
 	if (!s->token)
 		json_array_append_new(warnings,
 			json_string("the API has no token: whoever reaches it may change the "

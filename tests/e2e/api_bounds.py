@@ -95,6 +95,8 @@ def case_ceiling_bounds_every_change():
                      EGRESS_POLICY_CEILING_FILE=path) as e:
             want_in("policy: rule 2: allow old.test: above the operator's ceiling (default action: "
                     "deny); it counts as far as the ceiling goes", e.text(), "a warning at the start")
+            above = "policy: rule 2: allow old.test: above the operator's ceiling (default action: deny)"
+            want(above in e.status()["warnings"], True, f"in /status: {e.status()['warnings']}")
             want([e.verdict("b.test"), e.verdict("old.test")], [REACHED, 403], "the start")
             refused = {"code": "above_ceiling", "message": "rule 1: allow evil.test: above the "
                        "operator's ceiling (default action: deny)"}
