@@ -21,7 +21,8 @@ struct client_uid_to {
  * own address. Two system calls. */
 uint32_t client_uid_find(int diag_fd, int fd, const struct client_uid_to *to);
 
-/* The same for the sender of a datagram. An unconnected socket is found whatever `to` is; one
- * socket sent it only if nobody can send with the port of another (CAP_NET_RAW can). */
+/* The same for the sender of a datagram. An unconnected socket is found whatever `to` is. It
+ * is the sender's only if nobody else sends with its port: CAP_NET_RAW can, and of two that share
+ * one (SO_REUSEADDR) the kernel names who bound it last. */
 uint32_t client_uid_find_udp(
 	int diag_fd, const struct sockaddr_storage *peer, const struct client_uid_to *to);
