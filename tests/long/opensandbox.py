@@ -3,10 +3,11 @@
 
 Needs root, about 2 GiB below /var/tmp/egress-opensandbox (OPENSANDBOX_WORK), and on its first run
 the package mirrors of Debian, PyPI and npm. Everything but execd (execd_standin.c) and the internet
-is real. Library: tests/opensandbox. What was asked and answered is written to transcript.txt in that
+is real. Library: tests/opensandbox. What was asked and answered is in transcript.txt of that
 folder. `--list` prints the cases; those of a server go on with one sandbox, so one brings those
 before it.
 """
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -159,9 +160,12 @@ def run_all(run, wanted):
 
 def install():
     """What is missing of Debian's packages, as ./test does it."""
-    missing = sorted({p for t, p in TOOLS.items() if not shutil.which(t)})
+    missing = {p for t, p in TOOLS.items() if not shutil.which(t)}
+    if not importlib.util.find_spec("ensurepip"):
+        missing.add("python3-venv")
     if missing:
-        subprocess.run(["bash", "-c", '. tools/packages.sh; packages_need "$@"', "bash", *missing],
+        call = '. tools/packages.sh; packages_need "$@"'
+        subprocess.run(["bash", "-c", call, "bash", *sorted(missing)],
                        cwd=engine.SRC, check=True)
 
 

