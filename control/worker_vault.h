@@ -12,7 +12,8 @@ struct vault;
 struct worker_vault {
 	struct secmem *mem;
 	/* Asked to give locked memory back when there is none left for a change: at first what
-	 * holds keys that are no longer in force, then (all) whoever has some. NULL: nobody does. */
+	 * holds keys that are no longer in force, then (all) whoever has some. NULL: nobody does.
+	 */
 	void (*make_room)(void *arg, bool all);
 	void *arg;
 	struct vault *vault; /* the same one from worker_vault_init to the end */

@@ -36,7 +36,7 @@ struct dns_gate {
 	size_t n_queries;
 	struct dns_gate_stats stats;
 	struct log_rate outbound;
-	int diag_fd; /* sock_diag, for the users of clients; -1: not known */
+	int diag_fd;                /* sock_diag, for the users of clients; -1: not known */
 	uint8_t reply[DNS_MSG_MAX]; /* the one being written */
 };
 

@@ -248,7 +248,7 @@ def C139_our_own_pages_show_no_key(bed):
     for path in (e.log, e.audit):
         with open(path, "rb") as f:
             text = f.read()
-        want_in(b"vault: binding k" if path == e.log else HOST.encode(), text, f"{path}: control")
+        want_in(b"bindings: k" if path == e.log else HOST.encode(), text, f"{path}: control")
         want_out(K, text, path)
         want_out(base64.b64encode(K)[:20], text, path)
 
