@@ -73,10 +73,14 @@ struct api_health *api_health_new(
 
 void api_health_free(struct api_health *h)
 {
+	struct api_probe *p, *next;
+
 	if (!h)
 		return;
-	while (!TAILQ_EMPTY(&h->waiting))
-		api_health_answer(h, TAILQ_FIRST(&h->waiting));
+	for (p = TAILQ_FIRST(&h->waiting); p; p = next) {
+		next = TAILQ_NEXT(p, link);
+		api_health_answer(h, p);
+	}
 	event_free(h->tick);
 	free(h);
 }

@@ -395,7 +395,7 @@ class Egress:
     def worker(self):
         path = f"/proc/{self.process.pid}/task/{self.process.pid}/children"
         with open(path) as f:
-            return int(f.read().split()[-1])
+            return int((f.read().split() or [0])[-1])  # 0: between one and the next
 
     def open_files(self):
         return len(os.listdir(f"/proc/{self.worker}/fd"))
