@@ -123,8 +123,25 @@ static bool clock_take_date(const char **p, struct tm *tm)
 	return true;
 }
 
-/* "T00:00:00", with a fraction of up to six digits, then "Z". */
-static bool clock_take_time(const char **p, struct tm *tm, uint64_t *us)
+/* "Z", or what the time is ahead of UTC: "+01:00". */
+static bool clock_take_offset(const char **p, int *seconds)
+{
+	bool behind = **p == '-';
+	int hours, minutes;
+
+	*seconds = 0;
+	if (clock_take_char(p, 'Z'))
+		return true;
+	if (!clock_take_char(p, behind ? '-' : '+') || !clock_take(p, 2, &hours) ||
+		!clock_take_char(p, ':') || !clock_take(p, 2, &minutes) || hours > 23 ||
+		minutes > 59)
+		return false;
+	*seconds = (hours * 60 + minutes) * (behind ? -60 : 60);
+	return true;
+}
+
+/* "T00:00:00", with a fraction, of which six digits count, then the offset. */
+static bool clock_take_time(const char **p, struct tm *tm, uint64_t *us, int *ahead)
 {
 	uint64_t scale = US_PER_S;
 
@@ -138,28 +155,29 @@ static bool clock_take_time(const char **p, struct tm *tm, uint64_t *us)
 	if (clock_take_char(p, '.')) {
 		if (!ascii_digit(**p))
 			return false;
-		while (ascii_digit(**p) && scale > 1) {
+		while (ascii_digit(**p)) {
 			scale /= 10;
 			*us += (uint64_t)(**p - '0') * scale;
 			(*p)++;
 		}
 	}
-	return clock_take_char(p, 'Z');
+	return clock_take_offset(p, ahead);
 }
 
 bool clock_parse(const char *text, uint64_t *wall_us)
 {
 	struct tm tm = {0};
 	uint64_t us = 0;
+	int ahead = 0;
 	time_t s;
 
 	if (!clock_take_date(&text, &tm))
 		return false;
-	if (*text != '\0' && !clock_take_time(&text, &tm, &us))
+	if (*text != '\0' && !clock_take_time(&text, &tm, &us, &ahead))
 		return false;
 	if (*text != '\0')
 		return false;
-	s = timegm(&tm);
+	s = timegm(&tm) - ahead;
 	if (s < 0)
 		return false;
 	*wall_us = (uint64_t)s * US_PER_S + us;
