@@ -1,6 +1,7 @@
 /* The deny webhook (reference 9.4): a POST for each name that was refused. Better than the replaced
  * image on purpose: a name comes at most once a second, our own connection does not have to be
- * allowed by the sandbox's policy, redirects are not followed, and what comes back is not read. */
+ * allowed by the sandbox's policy, redirects are not followed, and only the status of an answer
+ * counts. */
 #pragma once
 
 #include <stdbool.h>
@@ -9,7 +10,7 @@
 
 #define WEBHOOK_QUEUE_MAX 256  /* reference 9.4; what comes beyond is left out and counted */
 #define WEBHOOK_TRIES_MAX 4    /* with 1, 2 and 4 s between them */
-#define WEBHOOK_TRY_MS 5000    /* one attempt, from the lookup to the status */
+#define WEBHOOK_TRY_MS 5000    /* one attempt, from the lookup to the end of the answer */
 #define WEBHOOK_REPEAT_MS 1000 /* of one name */
 
 struct event_base;

@@ -295,7 +295,8 @@ static void on_exchange_dialled(const struct dial_result *result, void *arg)
 		exchange_refuse(ex, result->reason, result->detail);
 		return;
 	}
-	ex->upstream = upstream_new(ex->px, &ex->target, ex->https, d, result);
+	ex->upstream = upstream_new(
+		ex->px, &ex->target, ex->https ? UPSTREAM_TLS : UPSTREAM_CLEAR, d, result);
 	exchange_send(ex);
 }
 
@@ -313,7 +314,8 @@ void exchange_start(struct exchange *ex)
 	struct upstream *u = NULL;
 
 	if (ex->tries++ == 0)
-		u = upstream_find(ex->px, &ex->target, ex->https, exchange_admit_address, ex);
+		u = upstream_find(ex->px, &ex->target, ex->https ? UPSTREAM_TLS : UPSTREAM_CLEAR,
+			exchange_admit_address, ex);
 	if (u) {
 		ex->upstream = u;
 		exchange_send(ex);

@@ -14,9 +14,10 @@ struct upstream_host {
 	size_t n;
 };
 
-static size_t upstream_key(const struct authority *target, bool https, char key[UPSTREAM_KEY_MAX])
+static size_t upstream_key(
+	const struct authority *target, enum upstream_kind kind, char key[UPSTREAM_KEY_MAX])
 {
-	key[0] = https ? 's' : 'c';
+	key[0] = (char)kind;
 	key[1] = (char)(target->port >> 8);
 	key[2] = (char)(target->port & 0xff);
 	memcpy(key + 3, target->name, target->name_len);
@@ -36,11 +37,12 @@ static void upstream_unpool(struct upstream *u)
 		map_remove(u->px->pool, slice_make(u->key, u->key_len));
 }
 
-struct upstream *upstream_find(struct proxy *px, const struct authority *target, bool https,
-	enum reason (*admit)(const struct netaddr *a, void *arg), void *arg)
+struct upstream *upstream_find(struct proxy *px, const struct authority *target,
+	enum upstream_kind kind, enum reason (*admit)(const struct netaddr *a, void *arg),
+	void *arg)
 {
 	char key[UPSTREAM_KEY_MAX];
-	size_t len = upstream_key(target, https, key);
+	size_t len = upstream_key(target, kind, key);
 	struct upstream_host *host = map_find(px->pool, slice_make(key, len));
 	struct upstream *u;
 
@@ -57,15 +59,15 @@ struct upstream *upstream_find(struct proxy *px, const struct authority *target,
 	return NULL;
 }
 
-struct upstream *upstream_new(struct proxy *px, const struct authority *target, bool https,
-	struct dial *d, const struct dial_result *result)
+struct upstream *upstream_new(struct proxy *px, const struct authority *target,
+	enum upstream_kind kind, struct dial *d, const struct dial_result *result)
 {
 	struct upstream *u = xcalloc(1, sizeof(*u));
 
 	u->px = px;
 	u->addr = result->addr;
 	u->verified = result->verified;
-	u->key_len = upstream_key(target, https, u->key);
+	u->key_len = upstream_key(target, kind, u->key);
 	dial_take(d, &u->conn, &upstream_conn_ops, u);
 	h1_body_init(&u->body, H1_NO_CONTENT, 0);
 	deadline_add(&px->deadlines, &u->deadline, on_upstream_late, u);

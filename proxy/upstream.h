@@ -1,6 +1,7 @@
 /* Connections to origins, used by one exchange at a time and kept between them, by name, port and
- * scheme (which stands for the TLS identity: verification is the same for all). HTTP/1.1 is spoken
- * here (h1_upstream.c); the pool is upstream.c. */
+ * kind (which stands for the TLS identity: verification is the same for all). HTTP/1.1 is spoken
+ * here (h1_upstream.c); the pool is upstream.c. Requests of our own (fetch.c) use the pool as well,
+ * apart: an answer to a client's request must never be read as the answer to one of ours. */
 #pragma once
 
 #include "proxy/conn.h"
@@ -18,11 +19,18 @@ enum upstream_state {
 	UPSTREAM_STATE_MAX
 };
 
+enum upstream_kind {
+	UPSTREAM_CLEAR,
+	UPSTREAM_TLS,
+	UPSTREAM_OWN_CLEAR, /* for requests of our own */
+	UPSTREAM_OWN_TLS,
+};
+
 struct upstream_host;
 
 struct upstream {
 	struct proxy *px;
-	struct exchange *ex; /* who uses it; NULL in the pool */
+	struct exchange *ex; /* who uses it; NULL in the pool, and with fetch */
 	enum upstream_state state;
 	struct conn conn;
 	struct netaddr addr;
@@ -44,11 +52,12 @@ struct upstream {
 };
 
 /* An idle connection for that origin whose address `admit` allows, or NULL. */
-struct upstream *upstream_find(struct proxy *px, const struct authority *target, bool https,
-	enum reason (*admit)(const struct netaddr *a, void *arg), void *arg);
+struct upstream *upstream_find(struct proxy *px, const struct authority *target,
+	enum upstream_kind kind, enum reason (*admit)(const struct netaddr *a, void *arg),
+	void *arg);
 /* A new one, from a finished dial. */
-struct upstream *upstream_new(struct proxy *px, const struct authority *target, bool https,
-	struct dial *d, const struct dial_result *result);
+struct upstream *upstream_new(struct proxy *px, const struct authority *target,
+	enum upstream_kind kind, struct dial *d, const struct dial_result *result);
 /* Closes it. Its exchange is not told. */
 void upstream_free(struct upstream *u);
 /* Closes idle ones that hold descriptors which the sessions may need: after either has grown. */

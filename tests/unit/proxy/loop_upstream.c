@@ -255,7 +255,7 @@ static void test_kept_connection_is_asked_for_by_its_address(void **state)
 	keep_one();
 	(void)snprintf(text, sizeof(text), "origin.test:%u", bed->port);
 	assert_int_equal(authority_decode(slice_str(text), &target), 0);
-	assert_null(upstream_find(bed->px, &target, false, refuse_address, &asked));
+	assert_null(upstream_find(bed->px, &target, UPSTREAM_CLEAR, refuse_address, &asked));
 	assert_int_equal(asked, 1);
 	assert_int_equal(bed->px->n_idle, 1);
 }
