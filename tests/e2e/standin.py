@@ -12,6 +12,7 @@ stand-in for its sidecar. Library, and a program for tests that must not pay for
 World and answers each with a line of JSON. `standin.py` without it tests itself.
 """
 import calendar
+import hashlib
 import json
 import os
 import re
@@ -21,10 +22,11 @@ import threading
 import time
 import urllib.parse
 
-from standin_http import Http, Lie, Reply, certificates, error
-from standin_sidecar import VERSION, Sidecar, stamp
+from standin_http import Http, Lie, Reply, Request, certificates, error
+from standin_sidecar import FIELDS, VERSION, Sidecar, stamp
 
-__all__ = ["Http", "KEY", "Lie", "Remote", "Reply", "Sandbox", "Sidecar", "World", "certificates"]
+__all__ = ["FIELDS", "Http", "KEY", "Lie", "Remote", "Reply", "Request", "Sandbox", "Sidecar", "World",
+           "certificates"]
 KEY = "lifecycle-key-" + secrets.token_hex(12)
 PAGE, PAGE_MAX = 20, 200
 ROUTE = re.compile(r"(?:/v1)?/sandboxes(?:/([^/]+))?(?:/(.*))?")
@@ -122,6 +124,10 @@ class World:
         for box in list(self.boxes.values()):
             box.sidecar.write(n)
 
+    def digests(self):
+        """{id: SHA-256 of its whole trail}"""
+        return {b.id: hashlib.sha256(b.sidecar.trail()).hexdigest() for b in self.boxes.values()}
+
     def restart(self, seconds=0):
         """The server goes away and comes back at the same port; sidecars do not notice."""
         self.http.close(self.api)
@@ -135,14 +141,14 @@ class World:
         """"METHOD /path" of what a sidecar was asked, in order."""
         return [f"{method} {path}" for _, method, path in self.boxes[id].sidecar.calls]
 
-    def figures(self):
+    def figures(self, seconds=1):
         """What was asked of whom: {"lists": n, "sandboxes": n, "most": the most requests about one
-        sandbox (of server and sidecar) in any second, "requests": n}."""
+        sandbox (of server and sidecar) in any such time, "requests": n}."""
         most = 0
         for times in self.rates.values():
             first = 0
             for last, t in enumerate(times):
-                while times[first] <= t - 1:
+                while times[first] <= t - seconds:
                     first += 1
                 most = max(most, last - first + 1)
         return {"lists": len(self.list_times), "sandboxes": len(self.rates), "most": most,

@@ -128,7 +128,6 @@ class Sidecar:
             return error(400, "malformed", f"{type(e).__name__}: {e}")
 
     def on_status(self, request):
-        kinds = [x for x in self.lines if b'"kind":"read"' in x] if self.keep else ()
         return Reply(200, {
             "version": self.version, "instance": self.instance, "sandbox": self.id,
             "started": START, "uptimeSeconds": 7, "mode": "dns+nft", "readOnly": True,
@@ -138,8 +137,7 @@ class Sidecar:
                        "rules": len(self.policy["egress"]), "denyAlways": 0, "allowAlways": 0},
             "writeHosts": ["api.model.test"],
             "vault": {"revision": self.vault["revision"]} if self.vault else None,
-            "audit": {"seq": self.seq, "oldest": self.oldest, "context": self.labels,
-                      "reads": len(kinds)},
+            "audit": {"seq": self.seq, "oldest": self.oldest, "context": self.labels},
             "api": {"unauthorized": self.unauthorized}, "warnings": []})
 
     def mode(self):

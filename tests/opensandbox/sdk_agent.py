@@ -36,7 +36,8 @@ def create(q):
         more["credential_proxy"] = CredentialProxyConfig(enabled=True)
     sandbox = SandboxSync.create(q["image"], connection_config=config(q), env=q.get("env") or {},
                                  timeout=timedelta(seconds=q.get("timeout", 600)),
-                                 resource=q.get("resource"), **more)
+                                 resource=q.get("resource"), metadata=q.get("metadata") or {},
+                                 **more)
     known[sandbox.id] = sandbox
     return sandbox.id
 
