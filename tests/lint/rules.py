@@ -324,6 +324,19 @@ def link_fault(tree, f, target):
     return None
 
 
+def check_mutants(tree):
+    """The text that a mutant changes stands once in its file: a stale row proves nothing."""
+    f = tree.files.get("tests/mutants/table")
+    for i, line in enumerate(f.lines if f else (), 1):
+        cells = [c.strip().replace(" \\| ", " | ") for c in re.split(r"(?<=\s)\|(?=\s)", line)]
+        if line.startswith("#") or len(cells) < 3:
+            continue
+        source = tree.files.get(cells[1])
+        n = source.text.count(cells[2]) if source else 0
+        if n != 1:
+            yield f.name, i, f"the text of {cells[0]} stands {n} times in {cells[1]}"
+
+
 def check_pages(tree):
     """Links of pages lead somewhere; tests and variables that they name are there."""
     settings = tree.files.get("docs/configuration.md")
@@ -357,5 +370,6 @@ RULES = {
     "paths": check_paths,
     "listed": check_listed,
     "compat": check_compat,
+    "mutants": check_mutants,
     "pages": check_pages,
 }
