@@ -147,34 +147,36 @@ int audit_file_next(struct audit_file *f, struct audit_line *line)
 	return 1;
 }
 
-static enum audit_break audit_verify_line(
-	const struct audit_verify *v, const struct audit_line *line, const char hash[RING_HEX_LEN])
+enum audit_break audit_line_check(
+	const struct audit_line *line, uint64_t last_seq, const char hash[RING_HEX_LEN])
 {
+	static const char zeros[RING_HEX_LEN + 1] =
+		"0000000000000000000000000000000000000000000000000000000000000000";
+
 	if (line->torn)
 		return AUDIT_BREAK_TORN;
 	if (line->seq == 0)
 		return AUDIT_BREAK_MALFORMED;
-	if (v->last_seq == 0 && line->seq != 1)
+	if (last_seq == 0 && line->seq != 1)
 		return AUDIT_BREAK_NONE;
-	if (line->seq <= v->last_seq)
+	if (line->seq <= last_seq)
 		return AUDIT_BREAK_REPEAT;
-	if (line->seq > v->last_seq + 1)
+	if (line->seq > last_seq + 1)
 		return AUDIT_BREAK_HOLE;
-	return slice_eq(line->prev, slice_make(hash, RING_HEX_LEN)) ? AUDIT_BREAK_NONE
-								    : AUDIT_BREAK_CHAIN;
+	return slice_eq(line->prev, slice_make(last_seq ? hash : zeros, RING_HEX_LEN))
+		? AUDIT_BREAK_NONE
+		: AUDIT_BREAK_CHAIN;
 }
 
-/* Without a line before it (number 1) a line's prev is all zeros. */
 static int audit_verify_lines(struct audit_file *f, struct audit_verify *v)
 {
 	struct audit_line line;
-	char hash[RING_HEX_LEN];
+	char hash[RING_HEX_LEN] = "";
 	int ret;
 
-	memset(hash, '0', sizeof(hash));
 	while ((ret = audit_file_next(f, &line)) > 0) {
 		v->lines++;
-		v->what = audit_verify_line(v, &line, hash);
+		v->what = audit_line_check(&line, v->last_seq, hash);
 		if (v->what != AUDIT_BREAK_NONE) {
 			v->number = line.number;
 			v->seq = line.seq;

@@ -40,6 +40,11 @@ struct audit_line {
 	bool torn;         /* no newline at its end: it is being written, or was cut off */
 };
 
+/* Does a line continue a trail whose last line has this number and hash? last_seq 0: there is none
+ * (hash is not looked at), and any line will do, unless it says to be line 1 and to follow one. */
+enum audit_break audit_line_check(
+	const struct audit_line *line, uint64_t last_seq, const char hash[RING_HEX_LEN]);
+
 struct audit_file;
 
 /* older: path.N down to path.1 come first. -ENOENT if there is no file at all. */

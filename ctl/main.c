@@ -10,6 +10,7 @@
 #include "ctl/policy_cmd.h"
 #include "ctl/status_cmd.h"
 #include "ctl/vault_cmd.h"
+#include "ctl/watch_cmd.h"
 
 static const char main_help[] =
 	"NAME\n"
@@ -21,6 +22,7 @@ static const char main_help[] =
 	"      egressctl policy check [OPTION]... METHOD URL\n"
 	"      egressctl policy get|set|allow|deny|rm [OPTION]... [ARGUMENT]...\n"
 	"      egressctl vault list [OPTION]...\n"
+	"      egressctl watch --out DIR [OPTION]...\n"
 	"      egressctl --help | --version\n"
 	"\n"
 	"COMMANDS\n"
@@ -32,6 +34,7 @@ static const char main_help[] =
 	"      policy check    the verdict about one request, without sending it\n"
 	"      policy get      the policy of a running egress; set, allow, deny, rm change it\n"
 	"      vault list      credentials and bindings of the vault file, without values\n"
+	"      watch           follow the sandboxes of a platform: trails, policies, alarms\n"
 	"\n"
 	"      Each has a --help of its own.\n"
 	"\n"
@@ -65,6 +68,7 @@ int main(int argc, char **argv)
 		{"policy", policy_cmd_run},
 		{"status", status_cmd_run},
 		{"vault", vault_cmd_run},
+		{"watch", watch_cmd_run},
 		{NULL, NULL},
 	};
 

@@ -339,3 +339,11 @@ struct fetch *fetch_start(struct proxy *px, const struct fetch_request *r, fetch
 	event_active(&f->start, EV_TIMEOUT, 0);
 	return f;
 }
+
+struct slice fetch_field(const struct fetch_answer *a, struct slice name)
+{
+	for (size_t i = 0; a->head && i < a->head->fields.n; i++)
+		if (slice_ieq(a->head->fields.v[i].name, name))
+			return a->head->fields.v[i].value;
+	return SLICE_EMPTY;
+}

@@ -41,6 +41,9 @@ struct fetch_answer {
 	struct slice content;       /* what came of it; not NUL-terminated */
 };
 
+/* The value of the first field of that name (any letter case); empty: there is none. */
+struct slice fetch_field(const struct fetch_answer *a, struct slice name);
+
 typedef void (*fetch_cb)(const struct fetch_answer *answer, void *arg);
 
 /* done runs once, from the loop, never before this returns; after fetch_cancel it does not run.

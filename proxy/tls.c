@@ -179,7 +179,7 @@ static int tls_make(const struct ca *ca, struct trust *roots, bool insecure, str
 	t->trust = roots;
 	t->sessions = tls_sessions_new(TLS_SESSIONS_MAX);
 	t->peer_index = SSL_get_ex_new_index(0, NULL, NULL, NULL, on_peer_free);
-	ret = leaf_cache_new(ca, LEAF_CACHE_MAX, &t->leaves);
+	ret = ca ? leaf_cache_new(ca, LEAF_CACHE_MAX, &t->leaves) : 0;
 	if (ret < 0) {
 		ret = errmsg_set(msg, ret, "cannot make the key of the minted certificates");
 		goto out;

@@ -11,9 +11,10 @@
 
 struct tls;
 
-/* ca is borrowed. trust: descriptor-free path of a PEM bundle or of a directory of PEM files, read
- * whole now, nothing later; every file's problem is a warning, no usable root at all is an error
- * that names the path. insecure: origins are not verified (setting ..._SSL_INSECURE). */
+/* ca is borrowed; NULL: there are no clients, only origins. trust: descriptor-free path of a PEM
+ * bundle or of a directory of PEM files, read whole now, nothing later; every file's problem is a
+ * warning, no usable root at all is an error that names the path. insecure: origins are not
+ * verified (setting ..._SSL_INSECURE). */
 CHECKED int tls_new(const struct ca *ca, const char *trust, bool insecure, struct tls **out,
 	struct errmsg *msg);
 /* The same with roots that somebody with more rights has opened (proxy/trust.h). */

@@ -1,0 +1,59 @@
+/* Requests to OpenSandbox's lifecycle API, and to the sidecars whose addresses it tells. The key
+ * goes to the API alone, a sidecar's token to that sidecar alone. Used by watch and sandboxes. */
+#pragma once
+
+#include "control/lifecycle_doc.h"
+#include "proxy/caller.h"
+#include "proxy/fetch.h"
+
+#define PLATFORM_LIST_MAX 32          /* --endpoint-host, --state, --metadata: of each */
+#define PLATFORM_MS 10000             /* an answer of the API */
+#define SIDECAR_MS 5000               /* of a sidecar, but for a change */
+#define SIDECAR_CHANGE_MS 40000       /* which may wait for the kernel for 30 s */
+#define SIDECAR_ANSWER_MAX (1u << 20) /* of a sidecar: a page of its trail has 256 KiB */
+
+/* Options that all commands share; NULL: as the environment says. Lists end with NULL. */
+struct platform_options {
+	const char *url, *key_file, *ca_file;
+	const char *states[PLATFORM_LIST_MAX + 1];
+	const char *metadata[PLATFORM_LIST_MAX + 1]; /* "name=value" */
+	const char *hosts[PLATFORM_LIST_MAX + 1];
+};
+
+struct platform {
+	struct caller caller;
+	const struct platform_options *o;
+	char *url; /* without `/` at its end */
+	bool https;
+	struct authority authority;
+	struct strbuf filter; /* "&state=..." */
+	char *key;            /* the line with it, in locked memory; NULL: there is none */
+};
+
+/* E_VALUE: neither --url nor OPENSANDBOX_URL, or one that is no URL. o is borrowed.
+ * platform_close also after a failure. */
+CHECKED int platform_open(struct platform *a, const struct platform_options *o, struct errmsg *msg);
+void platform_close(struct platform *a);
+
+/* GET below the API's URL: "/v1/sandboxes/x". NULL: it is too long to be sent. */
+struct fetch *platform_get(struct platform *a, const char *path, fetch_cb done, void *arg);
+/* The list, page by page from 1, with the filters. */
+struct fetch *platform_list(struct platform *a, unsigned page, fetch_cb done, void *arg);
+
+/* Where a sidecar is reached, with its token in locked memory. Of the API's answer about an
+ * endpoint: E_VALUE for a host that is neither the API's own, loopback, nor one of --endpoint-host,
+ * since what is sent there may be keys. */
+struct sidecar;
+CHECKED int sidecar_new(
+	struct platform *a, struct slice answer, struct sidecar **out, struct errmsg *msg);
+void sidecar_free(struct platform *a, struct sidecar *p);
+struct sidecar_question {
+	const char *method, *path;
+	struct slice content; /* JSON; p NULL: there is none */
+};
+/* As platform_get; s must stay until done or fetch_cancel. */
+struct fetch *sidecar_ask(struct platform *a, const struct sidecar *s,
+	const struct sidecar_question *q, fetch_cb done, void *arg);
+
+/* What was wrong with an answer that is no success, for one line of a log. */
+const char *platform_why(const struct fetch_answer *answer, struct errmsg *msg);

@@ -1,0 +1,372 @@
+/* The list of sandboxes, read again and again; alarms; start and end. Before it: watch_cmd; after
+ * it: watch_box does the rest for each of them. */
+#include "ctl/watch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <event2/event.h>
+
+#include "audit/event_json.h"
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/proc.h"
+
+#define WATCH_ONCE_FAILURES 3 /* lists that --once tries */
+#define WATCH_DETAIL_MAX 512
+#define WATCH_HOOK_MS 5000
+
+/* An alarm on its way to the webhook. */
+struct hook {
+	TAILQ_ENTRY(hook) link;
+	struct watch *w;
+	struct fetch *fetch;
+	unsigned tries;
+	char *text;
+};
+
+static const char *const alarm_names[] = {
+#define X(id, name, text) name,
+	WATCH_ALARM_TABLE(X)
+#undef X
+};
+static const char *const alarm_texts[] = {
+#define X(id, name, text) text,
+	WATCH_ALARM_TABLE(X)
+#undef X
+};
+
+const char *watch_alarm_name(enum watch_alarm alarm)
+{
+	return alarm_names[alarm];
+}
+
+uint64_t watch_backoff_ms(unsigned n)
+{
+	uint64_t ms = n < 6 ? UINT64_C(1000) << n : WATCH_BACKOFF_MAX_MS;
+	uint32_t dice = 0;
+
+	if (getrandom(&dice, sizeof(dice), GRND_NONBLOCK) < 0)
+		dice = 0;
+	ms = ms > WATCH_BACKOFF_MAX_MS ? WATCH_BACKOFF_MAX_MS : ms;
+	return ms - ms / 4 * (dice % 256) / 256;
+}
+
+/* --- alarms --- */
+
+static void hook_drop(struct watch *w, struct hook *h)
+{
+	TAILQ_REMOVE(&w->hooks, h, link);
+	w->n_hooks--;
+	fetch_cancel(h->fetch);
+	free(h->text);
+	free(h);
+}
+
+static void on_hook(const struct fetch_answer *a, void *arg)
+{
+	struct hook *h = arg;
+	struct errmsg msg;
+
+	h->fetch = NULL;
+	if (a->err == 0 && a->status < 500) {
+		if (a->status >= 300)
+			log_warn("watch", "webhook: answered %d: not sent again", a->status);
+		hook_drop(h->w, h);
+	} else if (++h->tries == WATCH_HOOK_TRIES) {
+		log_warn("watch", "webhook: given up: %s", platform_why(a, &msg));
+		hook_drop(h->w, h);
+	} else {
+		h->w->hook_due_ms = clock_mono_ms() + watch_backoff_ms(h->tries - 1);
+	}
+}
+
+/* The first one, if it is not on its way. */
+static void watch_step_hooks(struct watch *w, uint64_t now)
+{
+	struct hook *h = TAILQ_FIRST(&w->hooks);
+	const struct fetch_request r = {.method = "POST",
+		.target = &w->hook_target,
+		.content_type = "application/json",
+		.content = h ? slice_str(h->text) : SLICE_EMPTY,
+		.answer_max = 65536,
+		.timeout_ms = WATCH_HOOK_MS};
+
+	if (h && !h->fetch && now >= w->hook_due_ms)
+		h->fetch = fetch_start(w->platform.caller.px, &r, on_hook, h);
+}
+
+void watch_alarm(struct watch *w, enum watch_alarm alarm, const char *id, const char *detail)
+{
+	struct slice why = slice_first(slice_str(detail), WATCH_DETAIL_MAX);
+	char when[CLOCK_TEXT_MAX], text[6 * WATCH_DETAIL_MAX + 3];
+	struct hook *h;
+
+	w->alarms++;
+	log_error("watch", "alarm %s: %s: %s: %s", alarm_names[alarm], id, alarm_texts[alarm],
+		detail);
+	if (!w->o->webhook || w->n_hooks == WATCH_HOOKS_MAX)
+		return;
+	clock_text(clock_wall_us(), when);
+	text[event_json_string(text, why)] = '\0';
+	h = xcalloc(1, sizeof(*h));
+	h->w = w;
+	REQUIRE(asprintf(&h->text,
+			"{\"alarm\":\"%s\",\"sandbox\":\"%s\",\"timestamp\":\"%s\",\"detail\":%s}",
+			alarm_names[alarm], id, when, text) > 0);
+	TAILQ_INSERT_TAIL(&w->hooks, h, link);
+	w->n_hooks++;
+}
+
+/* --- the list --- */
+
+static void watch_hold(struct watch *w, const struct fetch_answer *a, uint64_t least_ms)
+{
+	uint64_t s = 0, now = clock_mono_ms();
+
+	if (slice_to_u64(fetch_field(a, SLICE("Retry-After")), &s) && s > 0)
+		s = s > WATCH_RETRY_AFTER_MAX_S ? WATCH_RETRY_AFTER_MAX_S : s;
+	least_ms = s * 1000 > least_ms ? s * 1000 : least_ms;
+	if (w->hold_ms < now + least_ms)
+		w->hold_ms = now + least_ms;
+}
+
+bool watch_answered(struct watch *w, const struct fetch_answer *a)
+{
+	if (a->err == 0 && a->status == 200)
+		return true;
+	if (a->status == 401 || a->status == 403 || a->status == 429 || a->status == 503)
+		watch_hold(w, a, watch_backoff_ms(w->list_failures + 2));
+	return false;
+}
+
+static void watch_list_failed(struct watch *w, const struct fetch_answer *a, const char *why)
+{
+	if (w->list_failures == 0 || a->status == 401 || a->status == 403)
+		log_error("watch", "the list of sandboxes: %s", why);
+	w->list_failures++;
+	watch_hold(w, a, watch_backoff_ms(w->list_failures));
+	if (w->o->once && w->list_failures == WATCH_ONCE_FAILURES) {
+		w->code = COMMAND_WRONG;
+		event_base_loopbreak(w->platform.caller.base);
+	}
+}
+
+static void watch_see(struct watch *w, const struct lifecycle_sandbox *s)
+{
+	struct box *b = map_find(w->names, s->id);
+
+	if (!b && w->n_boxes == WATCH_BOXES_MAX) {
+		log_error("watch", "%.*s: more than %d sandboxes: it is not followed",
+			SLICE_FMT(s->id), WATCH_BOXES_MAX);
+		return;
+	}
+	if (!b)
+		b = box_new(w, s);
+	box_see(b, s);
+}
+
+/* Whole: who is not in it has ended, or is on its way from one page to another. */
+static void watch_listed(struct watch *w)
+{
+	struct box *b, *next;
+
+	if (w->list_failures > 0)
+		log_info("watch", "the list of sandboxes is there again");
+	w->list_failures = 0;
+	w->listed = true;
+	for (b = TAILQ_FIRST(&w->boxes); b; b = next) {
+		next = box_next(b);
+		if (box_pass(b) != w->pass)
+			box_missed(b);
+	}
+}
+
+static void on_list(const struct fetch_answer *a, void *arg)
+{
+	static struct lifecycle_list l;
+	struct watch *w = arg;
+	struct errmsg msg = {""};
+
+	w->list = NULL;
+	if (!watch_answered(w, a)) {
+		watch_list_failed(w, a, platform_why(a, &msg));
+		return;
+	}
+	if (lifecycle_page_decode(a->content, &l, &msg) < 0) {
+		watch_list_failed(w, a, msg.text);
+		return;
+	}
+	for (size_t i = 0; i < l.n; i++)
+		watch_see(w, &l.v[i]);
+	if (l.more && l.n > 0 && w->page < WATCH_PAGES_MAX)
+		w->list = platform_list(&w->platform, ++w->page, on_list, w);
+	else if (!l.more)
+		watch_listed(w);
+	lifecycle_list_fini(&l);
+}
+
+static void watch_step_list(struct watch *w, uint64_t now)
+{
+	if (w->list || now < w->list_due_ms || now < w->hold_ms || (w->o->once && w->listed))
+		return;
+	w->list_due_ms = now + WATCH_LIST_MS;
+	w->list_from_us = clock_wall_us();
+	w->pass++;
+	w->page = 1;
+	w->list = platform_list(&w->platform, w->page, on_list, w);
+	REQUIRE(w->list != NULL);
+}
+
+/* --- start and end --- */
+
+static void watch_step_once(struct watch *w, uint64_t now)
+{
+	struct box *b = TAILQ_FIRST(&w->boxes);
+
+	while (b && box_is_done(b))
+		b = box_next(b);
+	if (!w->listed || (b && now < w->start_ms + WATCH_ONCE_MS) || w->n_hooks > 0)
+		return;
+	if (b)
+		log_error("watch", "not done after %d s", WATCH_ONCE_MS / 1000);
+	w->code = b ? COMMAND_WRONG : w->alarms ? COMMAND_NO : COMMAND_OK;
+	event_base_loopbreak(w->platform.caller.base);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg)
+{
+	struct watch *w = arg;
+	uint64_t now = clock_mono_ms();
+	struct box *b;
+
+	watch_step_list(w, now);
+	for (b = TAILQ_FIRST(&w->boxes); b; b = box_next(b))
+		box_step(b, now);
+	watch_step_hooks(w, now);
+	if (w->o->once)
+		watch_step_once(w, now);
+}
+
+static int watch_load(struct watch *w, struct errmsg *msg)
+{
+	char path[4096];
+	struct box *b;
+	int ret;
+
+	(void)snprintf(path, sizeof(path), "%s/wanted", w->o->dir);
+	ret = wanted_load(path, &w->wanted, msg);
+	if (ret == 0)
+		for (b = TAILQ_FIRST(&w->boxes); b; b = box_next(b))
+			box_rejudge(b);
+	return ret;
+}
+
+static void on_signal(evutil_socket_t signal, short what, void *arg)
+{
+	struct watch *w = arg;
+	struct errmsg msg;
+
+	if (signal != SIGHUP)
+		event_base_loopbreak(w->platform.caller.base);
+	else if (watch_load(w, &msg) < 0)
+		log_error("watch", "what was wanted stays: %s", msg.text);
+}
+
+/* The folder, those in it, and the right to be the only one there. */
+static int watch_open_dir(const char *dir, int *lock, struct errmsg *msg)
+{
+	static const char *const names[] = {"", "/audit", "/state"};
+	char path[4096];
+
+	for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+		if (snprintf(path, sizeof(path) - 8, "%s%s", dir, names[i]) >= 4000)
+			return errmsg_set(msg, -ENAMETOOLONG, "--out: too long");
+		if (mkdir(path, 0700) < 0 && errno != EEXIST)
+			return errmsg_set(msg, -errno, "%s: %s", path, err_text(-errno));
+	}
+	(void)snprintf(path, sizeof(path), "%s/lock", dir);
+	*lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (*lock >= 0 && flock(*lock, LOCK_EX | LOCK_NB) == 0)
+		return 0;
+	return errmsg_set(msg, -errno, "%s: %s", path,
+		errno == EWOULDBLOCK ? "another one is at work here" : err_text(-errno));
+}
+
+static int watch_open(struct watch *w, int *lock, struct errmsg *msg)
+{
+	int ret = proc_harden(false, msg);
+
+	if (ret == 0)
+		ret = watch_open_dir(w->o->dir, lock, msg);
+	if (ret == 0)
+		ret = watch_load(w, msg);
+	if (ret == 0 && w->o->webhook &&
+		(request_target_decode(SLICE("POST"), slice_str(w->o->webhook), &w->hook_target) <
+				0 ||
+			w->hook_target.form != TARGET_ABSOLUTE || w->hook_target.userinfo))
+		ret = errmsg_set(msg, E_VALUE, "--webhook: expected a URL");
+	if (ret == 0)
+		ret = platform_open(&w->platform, &w->o->platform, msg);
+	return ret;
+}
+
+static void watch_loop(struct watch *w)
+{
+	static const int signals[] = {SIGTERM, SIGINT, SIGHUP};
+	const struct timeval tick = {0, WATCH_TICK_MS * 1000};
+	struct event_base *base = w->platform.caller.base;
+	struct event *ev[ARRAY_LEN(signals) + 1];
+
+	for (size_t i = 0; i < ARRAY_LEN(signals); i++)
+		ev[i] = evsignal_new(base, signals[i], on_signal, w);
+	ev[ARRAY_LEN(signals)] = event_new(base, -1, EV_PERSIST, on_tick, w);
+	for (size_t i = 0; i < ARRAY_LEN(ev); i++)
+		REQUIRE(ev[i] && event_add(ev[i], i < ARRAY_LEN(signals) ? NULL : &tick) == 0);
+	w->start_ms = clock_mono_ms();
+	event_base_dispatch(base);
+	for (size_t i = 0; i < ARRAY_LEN(ev); i++)
+		event_free(ev[i]);
+}
+
+enum command_exit watch_run(const struct watch_options *o)
+{
+	struct watch w = {.o = o};
+	struct errmsg msg = {""};
+	struct hook *h, *next;
+	int lock = -1;
+
+	TAILQ_INIT(&w.boxes);
+	TAILQ_INIT(&w.hooks);
+	w.names = map_new(0, NULL);
+	log_setup(LOG_LEVEL_INFO, STDERR_FILENO, "egressctl");
+	(void)signal(SIGPIPE, SIG_IGN);
+	(void)proc_raise_nofile();
+	if (watch_open(&w, &lock, &msg) < 0) {
+		command_complain("%s", msg.text);
+		w.code = COMMAND_WRONG;
+	} else {
+		watch_loop(&w);
+	}
+	fetch_cancel(w.list);
+	while (TAILQ_FIRST(&w.boxes))
+		box_free(TAILQ_FIRST(&w.boxes));
+	for (h = TAILQ_FIRST(&w.hooks); h; h = next) {
+		next = TAILQ_NEXT(h, link);
+		hook_drop(&w, h);
+	}
+	platform_close(&w.platform);
+	wanted_free(w.wanted);
+	map_free(w.names);
+	if (lock >= 0)
+		(void)close(lock);
+	return w.code;
+}

@@ -1,0 +1,155 @@
+/* The command line of `egressctl watch`. Before it: main; after it: watch. */
+#include "ctl/watch_cmd.h"
+
+#include <stdio.h>
+
+#include "ctl/watch.h"
+
+static const char watch_help[] =
+	"NAME\n"
+	"      egressctl watch - follow the sandboxes of a platform from outside\n"
+	"\n"
+	"USAGE\n"
+	"      egressctl watch --out DIR [--once] [OPTION]...\n"
+	"\n"
+	"DESCRIPTION\n"
+	"      Lists the sandboxes of an OpenSandbox server, finds the sidecar of each, and\n"
+	"      - collects every line of its audit trail once, in DIR/audit/ID.jsonl. A trail\n"
+	"        that does not go on from there has a file of its own, ID~2.jsonl;\n"
+	"      - keeps the policy and the vault in force that DIR/wanted/*.yaml want;\n"
+	"      - raises an alarm, once until it is over, for each of these:\n"
+	"        traffic-while-paused, chain (the trail does not verify), lost-lines,\n"
+	"        foreign-sidecar (not ours, or too old), policy-differs.\n"
+	"      It may be killed and started again at any time. One at a time works in DIR.\n"
+	"      SIGHUP reads DIR/wanted again; SIGTERM ends it.\n"
+	"\n"
+	"OPTIONS\n"
+	"      -o, --out DIR             where everything is kept; made if it is not there\n"
+	"          --once                look at each sandbox once, then end\n"
+	"          --url URL             of the server; default: OPENSANDBOX_URL\n"
+	"          --key-file FILE       its API key; default: OPENSANDBOX_API_KEY_FILE\n"
+	"          --ca FILE             the only roots that count for TLS; default:\n"
+	"                                OPENSANDBOX_CA_FILE, else those of the system\n"
+	"          --state STATE         sandboxes in this state alone; may be repeated\n"
+	"          --metadata NAME=VALUE sandboxes with it alone; all of them if repeated\n"
+	"          --endpoint-host HOST  name, address or block where sidecars may be reached,\n"
+	"                                beside the server's own host and loopback\n"
+	"          --webhook URL         gets a POST for each alarm\n"
+	"          --interval SECONDS    from one look at a quiet trail to the next: 5\n"
+	"      -h, --help                print this text\n"
+	"\n"
+	"WANTED\n"
+	"      select: {metadata: {agent: reviewer}}\n"
+	"      policy: {defaultAction: deny, egress: [{action: allow, target: pypi.org}]}\n"
+	"      vault: reviewer-keys.json\n"
+	"\n"
+	"      The first file by name whose selection fits counts. `vault` may be left out; its\n"
+	"      file is the body of POST /credential-vault, and only its owner may read it.\n"
+	"\n"
+	"EXIT CODES\n"
+	"      0   --once: no alarm; else: it was asked to end\n"
+	"      1   --once: an alarm\n"
+	"      2   wrong usage or settings; --once: the server cannot be asked\n";
+
+enum watch_option {
+	WATCH_ONCE = 1000, /* above every letter */
+	WATCH_URL,
+	WATCH_KEY,
+	WATCH_CA,
+	WATCH_STATE,
+	WATCH_METADATA,
+	WATCH_HOST,
+	WATCH_WEBHOOK,
+	WATCH_INTERVAL,
+};
+
+static const struct option watch_longs[] = {
+	{"out", required_argument, NULL, 'o'},
+	{"once", no_argument, NULL, WATCH_ONCE},
+	{"url", required_argument, NULL, WATCH_URL},
+	{"key-file", required_argument, NULL, WATCH_KEY},
+	{"ca", required_argument, NULL, WATCH_CA},
+	{"state", required_argument, NULL, WATCH_STATE},
+	{"metadata", required_argument, NULL, WATCH_METADATA},
+	{"endpoint-host", required_argument, NULL, WATCH_HOST},
+	{"webhook", required_argument, NULL, WATCH_WEBHOOK},
+	{"interval", required_argument, NULL, WATCH_INTERVAL},
+	{"help", no_argument, NULL, 'h'},
+	{NULL, 0, NULL, 0},
+};
+
+static bool watch_add(const char **list, const char *text)
+{
+	size_t n = 0;
+
+	while (list[n])
+		n++;
+	if (n < PLATFORM_LIST_MAX)
+		list[n] = text;
+	else
+		command_complain("\"%.60s\": more than %d", text, PLATFORM_LIST_MAX);
+	return n < PLATFORM_LIST_MAX;
+}
+
+static bool watch_option(struct watch_options *o, int c, const char *text)
+{
+	uint64_t seconds = 0;
+
+	switch (c) {
+	case 'o':
+		o->dir = text;
+		return true;
+	case WATCH_ONCE:
+		o->once = true;
+		return true;
+	case WATCH_URL:
+		o->platform.url = text;
+		return true;
+	case WATCH_KEY:
+		o->platform.key_file = text;
+		return true;
+	case WATCH_CA:
+		o->platform.ca_file = text;
+		return true;
+	case WATCH_STATE:
+		return watch_add(o->platform.states, text);
+	case WATCH_METADATA:
+		return watch_add(o->platform.metadata, text);
+	case WATCH_HOST:
+		return watch_add(o->platform.hosts, text);
+	case WATCH_WEBHOOK:
+		o->webhook = text;
+		return true;
+	case WATCH_INTERVAL:
+		if (slice_to_u64(slice_str(text), &seconds) && seconds > 0 && seconds <= 3600) {
+			o->interval_ms = (uint32_t)seconds * 1000;
+			return true;
+		}
+		command_complain("--interval \"%.60s\": expected 1 to 3600", text);
+		return false;
+	default:
+		return false;
+	}
+}
+
+enum command_exit watch_cmd_run(int argc, char **argv)
+{
+	static const char name[] = "egressctl watch";
+	struct watch_options o = {.interval_ms = WATCH_INTERVAL_S * 1000};
+	int c;
+
+	optind = 0;
+	while ((c = command_option(argc, argv, ":o:h", watch_longs, name)) != -1) {
+		if (c == 'h')
+			return command_help(watch_help);
+		if (!watch_option(&o, c, optarg))
+			return COMMAND_WRONG;
+	}
+	if (optind < argc || !o.dir) {
+		command_complain("%s%.60s: see `%s --help`",
+			optind < argc ? "unexpected " : "expected --out DIR",
+			optind < argc ? argv[optind] : "", name);
+		return COMMAND_WRONG;
+	}
+	return watch_run(&o);
+}

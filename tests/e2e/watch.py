@@ -1,0 +1,392 @@
+#!/usr/bin/env python3
+"""`egressctl watch` over the stand-in platform: trails that come home once and whole, what is wanted
+and stays in force, alarms. Lies of a server are watch_lies.py's. Protocol: docs/development.md."""
+import http.server
+import json
+import os
+import re
+import sys
+import tempfile
+import threading
+import time
+from contextlib import contextmanager
+
+import apibed
+import standin
+import watchbed
+from apibed import main
+from casebed import Failed, until as until_5, want, want_in, want_out
+from standin import Lie
+
+POLICY = {"defaultAction": "deny", "egress": [
+    {"action": "allow", "target": "docs.test"}, {"action": "allow", "target": "api.model.test"}]}
+KEY = "sk-" + os.urandom(16).hex()
+VAULT = {"credentials": [{"name": "m", "source": {"type": "inline", "value": KEY}}],
+         "bindings": [{"name": "m", "match": {"hosts": ["api.model.test"]},
+                       "auth": {"type": "bearer", "credential": "m"}}]}
+REVIEWER = {"metadata": {"agent": "reviewer"}}
+
+
+def until(check, what):
+    until_5(check, what, 25)
+
+
+@contextmanager
+def platform(*args, version="1.1.1", tls=False, **env):
+    """A stand-in and a watch that does not run yet."""
+    top = tempfile.mkdtemp(dir=apibed.TOP[0])
+    world = standin.World(top, version=version)
+    env = dict(env, OPENSANDBOX_CA_FILE=world.ca) if tls else env
+    watch = watchbed.Watch(top, world.url_tls if tls else world.url, world.key, *args, **env)
+    try:
+        yield world, watch
+    finally:
+        watch.kill()
+        world.stop()
+
+
+def vault(watch, doc=None, mode=0o600):
+    path = os.path.join(watch.dir, "wanted", "keys.json")
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as f:
+        json.dump(doc or VAULT, f)
+    os.chmod(path, mode)
+    return "keys.json"
+
+
+def alarms(text):
+    """(alarm, sandbox) of each."""
+    return re.findall(r"alarm ([a-z-]+): (\S+):", text)
+
+
+def until_alarm(watch, name, id="sbx-1", since=0):
+    until(lambda: (name, id) in alarms(watch.text()[since:]) or watch.ended(), f"the alarm {name}")
+
+
+def files(top):
+    return [os.path.join(d, n) for d, _, names in os.walk(top) for n in names]
+
+
+def case_once_takes_each_line_home_once():
+    with platform(tls=True) as (world, watch):
+        boxes = [world.create(f"sbx-{i}") for i in range(3)]
+        for i, box in enumerate(boxes):
+            box.sidecar.write(1200 * i)
+        watch.once()
+        for box in boxes:
+            want(watch.trail(box.id), box.sidecar.trail(), f"trail of {box.id}")
+        boxes[1].sidecar.write(3)
+        watch.once()
+        want(watch.trail("sbx-1"), boxes[1].sidecar.trail(), "trail after the second round")
+        want(watch.trail("sbx-0"), boxes[0].sidecar.trail(), "trail without new lines")
+
+
+def case_all_pages_and_filters():
+    with platform("--metadata", "task=T & 7=%", "--state", "Running") as (world, watch):
+        for i in range(230):
+            world.create(f"sbx-{i}", {"task": "T & 7=%"})
+        world.create("other", {"task": "T"})
+        world.create("still", {"task": "T & 7=%"}, state="Paused")
+        watch.once()
+        got = [f for f in watch.files() if f.startswith("audit/")]
+        want(got, sorted(f"audit/sbx-{i}.jsonl" for i in range(230)), "trails")
+
+
+def case_killed_at_any_time_it_goes_on_where_it_was():
+    with platform() as (world, watch):
+        box = world.create("sbx-1").sidecar
+        for i in range(5):
+            box.write(700)
+            watch.run()
+            until(lambda n=i: len(watch.trail("sbx-1")) > n * 200000, "some of the trail")
+            watch.kill()
+            # What a kill may leave of a write.
+            with open(os.path.join(watch.dir, "audit", "sbx-1.jsonl"), "ab") as f:
+                f.write(b'{"v":1,"seq":')
+        watch.run()
+        until(lambda: watch.trail("sbx-1") == box.trail(), "the whole trail, each line once")
+        watch.stop()
+        want([f for f in watch.files() if "~" in f], [], "other files")
+        want(alarms(watch.text()), [], "alarms")
+
+
+def case_one_works_in_a_folder():
+    with platform() as (world, watch):
+        world.create("sbx-1")
+        watch.run()
+        until(lambda: watch.trail("sbx-1"), "the trail")
+        first, watch.p = watch.p, None
+        try:
+            want_in("another one is at work", watch.once(2), "what the second says")
+        finally:
+            watch.p = first
+        watch.stop()
+
+
+def case_wanted_is_put_in_force_and_stays():
+    with platform() as (world, watch):
+        box = world.create("sbx-1", REVIEWER["metadata"]).sidecar
+        other = world.create("sbx-2", {"agent": "writer"}).sidecar
+        watch.wanted("reviewer", select=REVIEWER, policy=POLICY, vault=vault(watch))
+        watch.run()
+        until(lambda: box.vault, "the vault")
+        want(box.policy, POLICY, "policy")
+        want(box.vault["credentials"], VAULT["credentials"], "credentials")
+        want((other.revision, other.vault), (1, None), "what nobody wants anything of")
+        watch.stop()
+        # A restart of ours sends nothing again.
+        seen = len(world.calls("sbx-1"))
+        watch.once()
+        want([c for c in world.calls("sbx-1")[seen:] if not c.startswith("GET ")], [], "changes")
+        # Another vault does.
+        doc = json.loads(json.dumps(VAULT))
+        doc["credentials"][0]["source"]["value"] = KEY[::-1]
+        vault(watch, doc)
+        watch.once()
+        want(box.vault["credentials"], doc["credentials"], "credentials")
+        for path in files(watch.dir) + [watch.log]:
+            if not path.endswith("keys.json"):
+                with open(path, "rb") as f:
+                    text = f.read()
+                want_out(KEY[:12].encode(), text, path)
+                want_out(world.key.encode(), text, path)
+                want_out(box.token.encode(), text, path)
+
+
+def case_a_vault_in_the_way_of_a_policy_goes_first():
+    with platform() as (world, watch):
+        box = world.create("sbx-1", REVIEWER["metadata"],
+                           policy={"defaultAction": "allow", "egress": []}).sidecar
+        box.vault = {"revision": 1, "credentials": [], "bindings": [
+            {"name": "old", "match": {"hosts": ["gone.test"]}, "auth": {"type": "bearer"}}]}
+        watch.wanted("reviewer", select=REVIEWER, policy=POLICY, vault=vault(watch))
+        watch.once()
+        want(box.policy, POLICY, "policy")
+        want(box.vault["bindings"], VAULT["bindings"], "bindings")
+
+
+def case_wanted_is_back_after_a_resume():
+    with platform() as (world, watch):
+        box = world.create("sbx-1", REVIEWER["metadata"]).sidecar
+        watch.wanted("reviewer", select=REVIEWER, policy=POLICY, vault=vault(watch))
+        watch.run()
+        until(lambda: box.vault and watch.trail("sbx-1") == box.trail(), "what is wanted")
+        world.pause("sbx-1")
+        before = watch.trail("sbx-1")
+        time.sleep(1.5)  # so that a list has seen it
+        world.resume("sbx-1", fresh=True)
+        until(lambda: box.policy == POLICY, "the policy")
+        until(lambda: box.vault, "the vault")
+        until(lambda: watch.trail("sbx-1~2") == box.trail(), "the new trail")
+        want(watch.trail("sbx-1"), before, "the old trail")
+        watch.stop()
+        want(alarms(watch.text()), [], "alarms")
+
+
+def case_wanted_is_read_again():
+    with platform() as (world, watch):
+        box = world.create("sbx-1", REVIEWER["metadata"]).sidecar
+        watch.run()
+        until(lambda: watch.trail("sbx-1"), "the trail")
+        watch.wanted("reviewer", select=REVIEWER, policy=POLICY)
+        watch.p.send_signal(1)
+        until(lambda: box.policy == POLICY, "the policy")
+        size = len(watch.text())
+        watch.wanted("reviewer", select=REVIEWER, policy={"defaultAction": "perhaps"})
+        watch.p.send_signal(1)
+        watch.says("what was wanted stays", since=size)
+        watch.stop()
+        watch.once(2)
+
+
+def case_wrong_wanted_files_end_the_start():
+    with platform() as (world, watch):
+        world.create("sbx-1", REVIEWER["metadata"])
+        for doc, part in (
+                ({"select": REVIEWER, "policy": POLICY, "polcy": {}}, "polcy"),
+                ({"select": {}, "policy": POLICY}, "expected `select"),
+                ({"select": {"metadata": {"n": 7}}, "policy": POLICY}, "in quotes"),
+                ({"select": REVIEWER, "policy": {"egress": [{"action": "log", "target": "x.test"}]}},
+                 "log")):
+            watch.wanted("a", **doc)
+            want_in(part, watch.once(2), "what it says")
+        watch.wanted("a", select=REVIEWER, policy=POLICY, vault=vault(watch, mode=0o640))
+        want_in("expected mode 0600", watch.once(1), "what it says")
+        want(world.boxes["sbx-1"].sidecar.vault, None, "vault")
+
+
+@contextmanager
+def webhook():
+    got = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            got.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(500 if len(got) == 1 else 204)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/alarm", got
+    server.shutdown()
+    server.server_close()
+
+
+def case_alarm_chain_and_webhook():
+    with webhook() as (url, got), platform("--webhook", url) as (world, watch):
+        box = world.create("sbx-1").sidecar
+        box.write(10)
+        watch.run()
+        until(lambda: watch.trail("sbx-1") == box.trail(), "the trail")
+        # Somebody writes the past anew.
+        box.lines[5] = box.lines[5].replace(b"docs.test", b"evil.test")
+        box.prev = "a" * 64
+        box.write(2)
+        until_alarm(watch, "chain")
+        # The first try was refused.
+        until(lambda: len(got) == 2, "the webhook")
+        want((got[1]["alarm"], got[1]["sandbox"]), ("chain", "sbx-1"), "what it got")
+        watch.stop()
+        want(alarms(watch.text()).count(("chain", "sbx-1")) >= 1, True, "alarm")
+
+
+def case_alarm_lost_lines():
+    with platform() as (world, watch):
+        box = world.create("sbx-1").sidecar
+        box.write(10)
+        watch.once()
+        box.write(10)
+        box.lose(15)
+        watch.once(1)
+        want(alarms(watch.text()), [("lost-lines", "sbx-1")], "alarms")
+        want(watch.trail("sbx-1~2"), b"".join(box.lines[14:]), "what is left")
+        watch.once()
+
+
+def case_alarm_lost_lines_at_the_end():
+    with platform("--interval", "2") as (world, watch):
+        quiet, box = world.create("sbx-0").sidecar, world.create("sbx-1").sidecar
+        watch.run()
+        until(lambda: watch.trail("sbx-1") == box.trail() and
+              watch.trail("sbx-0") == quiet.trail(), "the trails")
+        until(lambda: world.calls("sbx-0")[-2:] == ["GET /audit"] * 2, "a look without lines")
+        box.write(5000)
+        until(lambda: len(watch.trail("sbx-1")) > 100000, "some of it")
+        world.delete("sbx-1")
+        world.delete("sbx-0")
+        until_alarm(watch, "lost-lines")
+        watch.says("sbx-0: it has ended; its trail is here up to line 1")
+        watch.stop()
+        want(alarms(watch.text()), [("lost-lines", "sbx-1")], "alarms")
+
+
+def case_alarm_foreign_sidecar():
+    with platform() as (world, watch):
+        world.create("old", version="0.0.9")
+        world.create("new", version="0.10.0")
+        world.create("sbx-1", REVIEWER["metadata"]).sidecar.id = "somebody-else"
+        watch.wanted("reviewer", select=REVIEWER, policy=POLICY, vault=vault(watch))
+        world.http.lie("GET", "/none/proxy/18080/status", Lie(status=404, doc={}))
+        world.create("none")
+        text = watch.once(1)
+        want(sorted(alarms(text)), [("foreign-sidecar", x) for x in ("none", "old", "sbx-1")],
+             "alarms")
+        want(world.calls("sbx-1"), ["GET /status"], "what was asked of somebody else's")
+
+
+def case_alarm_policy_differs():
+    with platform() as (world, watch):
+        box = world.create("sbx-1", REVIEWER["metadata"]).sidecar
+        watch.wanted("reviewer", select=REVIEWER, policy=POLICY)
+        watch.run()
+        until(lambda: world.calls("sbx-1").count("GET /policy") == 2, "the look after it was sent")
+        box.policy = {"defaultAction": "allow", "egress": []}
+        until_alarm(watch, "policy-differs")
+        until(lambda: box.policy == POLICY, "the policy")
+        watch.says("policy-differs is over", seconds=40)
+        watch.stop()
+        want(alarms(watch.text()), [("policy-differs", "sbx-1")], "alarms")
+        world.http.lie("PUT", "/sbx-1/proxy/18080/policy", Lie(status=400, doc={
+            "code": "above_ceiling", "message": "docs.test"}))
+        box.policy = {"defaultAction": "allow", "egress": []}
+        want_in("above_ceiling: docs.test", watch.once(1), "what it says")
+
+
+def case_alarm_traffic_while_paused():
+    with platform("--interval", "1", version="0.2.3") as (world, watch):
+        box = world.create("sbx-1").sidecar
+        watch.run()
+        until(lambda: watch.trail("sbx-1") == box.trail(), "the trail")
+        world.pause("sbx-1")
+        time.sleep(2)  # so that lists have seen it
+        box.write(kind="lifecycle")
+        until(lambda: watch.trail("sbx-1") == box.trail(), "the trail")
+        want(alarms(watch.text()), [], "alarms of a line that is no traffic")
+        line = json.loads(box.write())
+        until(lambda: watch.trail("sbx-1") == box.trail(), "the trail")
+        time.sleep(1.5)
+        world.resume("sbx-1")
+        box.write()
+        until(lambda: watch.trail("sbx-1") == box.trail(), "the trail")
+        until_alarm(watch, "traffic-while-paused")
+        watch.says(f"line {line['seq']} of its trail")
+        watch.says("traffic-while-paused is over")
+        watch.stop()
+        want(alarms(watch.text()), [("traffic-while-paused", "sbx-1")], "alarms")
+
+
+def case_a_key_that_is_refused_is_not_sent_again_and_again():
+    with platform() as (world, watch):
+        world.create("sbx-1")
+        key, world.key = world.key, "another"
+        watch.run()
+        watch.says("INVALID_API_KEY")
+        world.figures_clear()
+        time.sleep(5)
+        asked = world.figures()["lists"]
+        if asked > 3:
+            raise Failed(f"asked {asked} times in five seconds")
+        world.key = key
+        until(lambda: watch.trail("sbx-1"), "the trail")
+        watch.stop()
+        watch.p = None
+        world.key = "another"
+        want_in("INVALID_API_KEY", watch.once(2), "what --once says")
+
+
+def case_retry_after_is_obeyed():
+    with platform() as (world, watch):
+        world.create("sbx-1")
+        world.http.lie("GET", "(?:/v1)?/sandboxes", Lie(
+            status=429, doc={"code": "X", "message": "slow"}, fields=[("Retry-After", "5")]),
+            times=1)
+        watch.run()
+        watch.says("429 X: slow")
+        world.figures_clear()
+        time.sleep(4)
+        want(world.figures()["lists"], 0, "lists within four seconds")
+        until(lambda: watch.trail("sbx-1"), "the trail")
+        watch.stop()
+
+
+def case_an_endpoint_elsewhere_is_named_first():
+    with platform() as (world, watch):
+        box = world.create("sbx-1", REVIEWER["metadata"])
+        watch.wanted("reviewer", select=REVIEWER, policy=POLICY, vault=vault(watch))
+        box.endpoint = f"world.test:{world.shared.number}/sbx-1/proxy/18080"
+        want_in("--endpoint-host", watch.once(1), "what it says")
+        want(world.calls("sbx-1"), [], "what was sent to it")
+        # The control: with that host it would have been sent.
+        watch.args += ["--endpoint-host", "world.test"]
+        with open("/etc/hosts", encoding="ascii") as f:
+            if "world.test" not in f.read():
+                return
+        watch.once()
+        want(box.sidecar.policy, POLICY, "policy")
+
+
+if __name__ == "__main__":
+    sys.exit(main(globals()))
