@@ -84,7 +84,8 @@ static void audit_context_answer(const struct audit *a, struct api_call *call, b
 	strbuf_fini(&body);
 }
 
-void api_audit_context_run(struct audit *a, struct api_call *call)
+void api_audit_context_run(struct audit *a, struct api_call *call,
+	void (*complete)(struct context *c, void *arg), void *arg)
 {
 	struct context c = {.len = 0};
 	struct errmsg msg = {""};
@@ -95,6 +96,8 @@ void api_audit_context_run(struct audit *a, struct api_call *call)
 		return;
 	}
 	ret = api_audit_context_decode(api_call_body(call), &c, &msg);
+	if (ret == 0)
+		complete(&c, arg);
 	if (ret == 0)
 		ret = audit_set_context(a, &c, api_call_uid(call));
 	if (ret == 0)

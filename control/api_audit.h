@@ -35,4 +35,6 @@ CHECKED int api_audit_context_decode(struct slice body, struct context *c, struc
 /* --- api_audit.c: each answers --- */
 
 void api_audit_run(const struct audit *a, struct api_call *call);
-void api_audit_context_run(struct audit *a, struct api_call *call);
+/* complete: puts what is not the caller's to the caller's labels. */
+void api_audit_context_run(struct audit *a, struct api_call *call,
+	void (*complete)(struct context *c, void *arg), void *arg);

@@ -14,6 +14,7 @@
  *     read (and checked) it, so that they cannot change under the worker. HOSTS: /etc/hosts.
  *   AUDIT: the audit file, for reading and appending.
  *   TRUST: setting upstream_trust, opened for reading; a file or a directory.
+ *   OPENSANDBOX_KEY, OPENSANDBOX_CA: the files of these settings, opened for reading and not read.
  *   PROXY, PROXY_V6: listening TCP sockets, non-blocking; V6 is the [::1] beside 127.0.0.1.
  *   API, API_V6: as PROXY, for the API.
  *   DENY_ALWAYS, ALLOW_ALWAYS, LOG_SKIP: copies of the operator's rule files, as CONFIG.
@@ -32,6 +33,8 @@
 	X(RESOLV_CONF, "resolv.conf")       \
 	X(HOSTS, "hosts file")              \
 	X(TRUST, "trusted roots")           \
+	X(OPENSANDBOX_KEY, "API key")       \
+	X(OPENSANDBOX_CA, "API roots")      \
 	X(AUDIT, "audit file")              \
 	X(PROXY, "proxy listener")          \
 	X(PROXY_V6, "proxy listener, IPv6") \
@@ -63,8 +66,8 @@ enum role {
 /* To the worker:
  *   START: first and once: every descriptor there is. A VAULT among them has not been taken by any
  *     worker yet, and counts before what is kept in the vault area.
- *   RELOAD: after SIGHUP: CONFIG, POLICY_FILE, CEILING, HOSTS, the rule files, AUDIT and VAULT
- *     anew, those that exist.
+ *   RELOAD: after SIGHUP: CONFIG, POLICY_FILE, CEILING, HOSTS, the rule files, AUDIT, VAULT and
+ *     OPENSANDBOX_KEY anew, those that exist.
  *   ALWAYS: DENY_ALWAYS, ALLOW_ALWAYS and LOG_SKIP anew, since one has changed.
  *   CA: the CA certificate is where clients look for it (code 0), or cannot be put there (a
  *     negated errno). Sent after READY, and when it changes.

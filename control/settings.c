@@ -90,10 +90,6 @@ static int settings_take_key(struct settings_run *run, const char *key, const js
 	struct setting_value *v;
 	int id;
 
-	if (setting_find_other_key(key))
-		return errmsg_set(run->msg, E_VALUE,
-			"%s:%u: %s: not supported by this version: expected it left out",
-			run->src->config_path, line, key);
 	id = setting_find_key(key);
 	if (id < 0)
 		return errmsg_set(run->msg, E_UNKNOWN,
@@ -332,6 +328,8 @@ static int settings_together(struct settings_run *run)
 	if (ret == 0)
 		ret = settings_gate_together(run);
 	if (ret == 0)
+		ret = settings_opensandbox(run);
+	if (ret == 0)
 		ret = settings_default_cert(run);
 	if (ret == 0)
 		ret = settings_api(run);
@@ -480,6 +478,9 @@ void settings_free(struct settings *s)
 	free(s->rules_dir);
 	free(s->token);
 	free(s->deny_webhook);
+	free(s->opensandbox_url);
+	free(s->opensandbox_key);
+	free(s->opensandbox_ca);
 	free(s->ca_cert_out);
 	free(s->ca_key);
 	free(s->upstream_trust);

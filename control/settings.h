@@ -34,11 +34,14 @@ struct settings {
 	bool api_any; /* on every address of both families */
 	struct netaddr api_addr;
 	uint16_t api_port;
-	char *token;        /* NULL: none, so whoever reaches the API may use it */
-	char *deny_webhook; /* a URL that webhook.c can read */
-	bool transparent;   /* modes dns, dns+nft: web traffic is redirected and decrypted */
-	bool enforce;       /* the kernel lets out what policy allows, nothing else */
-	bool proxy;         /* it listens: redirected connections come, or clients may */
+	char *token;           /* NULL: none, so whoever reaches the API may use it */
+	char *deny_webhook;    /* a URL that webhook.c can read */
+	char *opensandbox_url; /* without a `/` at its end; NULL: nobody's word is followed */
+	char *opensandbox_key; /* file */
+	char *opensandbox_ca;  /* file or directory; NULL: as upstream_trust */
+	bool transparent;      /* modes dns, dns+nft: web traffic is redirected and decrypted */
+	bool enforce;          /* the kernel lets out what policy allows, nothing else */
+	bool proxy;            /* it listens: redirected connections come, or clients may */
 	bool inbound_all;
 	uint16_t inbound_ports[SETTINGS_INBOUND_MAX]; /* used if not inbound_all */
 	size_t n_inbound_ports;

@@ -12,6 +12,7 @@
 #define CONNECTIONS_MAX 1000000
 #define TOKEN_MAX 1024              /* so that it fits into a head many times over */
 #define WEBHOOK_URL_MAX 2048        /* what other software takes */
+#define OPENSANDBOX_URL_MAX 1024    /* with an id behind it */
 #define AUDIT_MIN_BYTES (64u << 10) /* a rotation more often than this keeps nothing */
 #define AUDIT_TOP_BYTES (1ull << 40)
 
@@ -94,6 +95,35 @@ static int setting_deny_webhook(struct settings_run *run, struct slice text)
 			"expected a URL that begins with http:// or https://, without user and "
 			"password");
 	run->s->deny_webhook = settings_text_dup(text);
+	return 0;
+}
+
+/* A path before the API's own stays; what every client adds does not. */
+static int setting_opensandbox_url(struct settings_run *run, struct slice text)
+{
+	struct request_target t;
+
+	while (slice_ends(text, SLICE("/")))
+		text.len--;
+	if (slice_ends(text, SLICE("/v1")))
+		text.len -= SLICE("/v1").len;
+	if (text.len > OPENSANDBOX_URL_MAX || request_target_decode(SLICE("GET"), text, &t) < 0 ||
+		t.form != TARGET_ABSOLUTE || t.userinfo || t.path.len != t.path_query.len)
+		return errmsg_set(run->msg, E_VALUE,
+			"expected a URL that begins with http:// or https://, without user, "
+			"password and query");
+	run->s->opensandbox_url = settings_text_dup(text);
+	return 0;
+}
+
+static int setting_opensandbox_key(struct settings_run *run, struct slice text)
+{
+	return setting_path(run, text, &run->s->opensandbox_key);
+}
+
+static int setting_opensandbox_ca(struct settings_run *run, struct slice text)
+{
+	run->s->opensandbox_ca = settings_text_dup(text);
 	return 0;
 }
 
@@ -325,6 +355,9 @@ static const struct {
 	/* 64 MiB: about 150,000 lines, read in a second by the audit tools. */
 	[SETTING_AUDIT_MAX_BYTES] = {setting_audit_max_bytes, 0, true},
 	[SETTING_SANDBOX_ID] = {setting_sandbox_id, 0, false},
+	[SETTING_OPENSANDBOX_URL] = {setting_opensandbox_url, 0, false},
+	[SETTING_OPENSANDBOX_KEY] = {setting_opensandbox_key, 0, false},
+	[SETTING_OPENSANDBOX_CA] = {setting_opensandbox_ca, 0, false},
 	[SETTING_VAULT] = {setting_vault, 0, false},
 	[SETTING_UNBOUND_WRITES] = {setting_unbound_writes, 0, true},
 	[SETTING_PLACEHOLDERS] = {setting_placeholders, 0, true},

@@ -106,7 +106,7 @@ static int settings_env_other(struct settings_run *run, const struct setting_oth
 {
 	struct slice shown = slice_first(name, 100);
 
-	if (value.len == 0 && other->what != OTHER_UNSUPPORTED)
+	if (value.len == 0)
 		return 0; /* the replaced image reads empty as not set */
 	switch (other->what) {
 	case OTHER_NO_EFFECT:
@@ -118,9 +118,6 @@ static int settings_env_other(struct settings_run *run, const struct setting_oth
 			"%.*s: not supported, and ignoring it would weaken what it asks for: "
 			"expected unset",
 			SLICE_FMT(shown));
-	case OTHER_UNSUPPORTED:
-		return errmsg_set(run->msg, E_VALUE,
-			"%.*s: not supported by this version: expected unset", SLICE_FMT(shown));
 	}
 	return 0;
 }

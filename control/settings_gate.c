@@ -4,6 +4,7 @@
 
 #include "base/arena.h"
 #include "control/settings_int.h"
+#include "proxy/request_target.h"
 
 #define PROBE_INTERVAL_DEFAULT_S 30 /* and its cap: as the replaced image */
 #define PROBE_INTERVAL_MAX_S 3600
@@ -275,5 +276,39 @@ int settings_gate_together(struct settings_run *run)
 				run->v[SETTING_INTERCEPT].source);
 		s->intercept = INTERCEPT_OFF;
 	}
+	return 0;
+}
+
+/* A key that is sent in clear to where the sandbox could answer is the sandbox's. Addresses behind
+ * a name are looked at when they are known. */
+int settings_opensandbox(struct settings_run *run)
+{
+	const struct settings *s = run->s;
+	struct request_target t;
+
+	if (!s->opensandbox_url != !s->opensandbox_key)
+		return errmsg_set(run->msg, E_VALUE,
+			"OPENSANDBOX_URL and OPENSANDBOX_API_KEY_FILE: only one of them is set: "
+			"expected both or neither");
+	if (!s->opensandbox_url && s->opensandbox_ca)
+		settings_warn(run, "OPENSANDBOX_CA_FILE: no effect without OPENSANDBOX_URL");
+	if (!s->opensandbox_url)
+		return 0;
+	REQUIRE(request_target_decode(SLICE("GET"), slice_str(s->opensandbox_url), &t) == 0);
+	if (!t.https && s->opensandbox_ca)
+		return errmsg_set(run->msg, E_VALUE,
+			"OPENSANDBOX_CA_FILE: expected an OPENSANDBOX_URL that begins with "
+			"https://");
+	if (!t.https && s->mode != MODE_PROXY &&
+		(slice_eq(authority_name(&t.authority), SLICE("localhost")) ||
+			(t.authority.is_addr && netaddr_class(&t.authority.addr) == ADDR_LOOPBACK)))
+		return errmsg_set(run->msg, E_VALUE,
+			"OPENSANDBOX_URL: %s: the sandbox could answer there: expected an address "
+			"outside of this namespace, or https://",
+			s->opensandbox_url);
+	if (!s->sandbox_id)
+		settings_warn(run,
+			"OPENSANDBOX_URL: no effect without OPENSANDBOX_EGRESS_SANDBOX_ID: which "
+			"sandbox this is is not known");
 	return 0;
 }

@@ -122,6 +122,16 @@ enum setting_kind {
 		"size at which the audit file is rotated (`FILE.1` to `FILE.5` are kept)")         \
 	X(SANDBOX_ID, KIND_TEXT, "sandbox_id", "OPENSANDBOX_EGRESS_SANDBOX_ID", "empty",           \
 		"`sandbox` in each audit line")                                                    \
+	X(OPENSANDBOX_URL, KIND_TEXT, "opensandbox_url", "OPENSANDBOX_URL", "none",                \
+		"the OpenSandbox server, whose word about the state of `sandbox_id` is followed. " \
+		"Needs `opensandbox_api_key_file`")                                                \
+	X(OPENSANDBOX_KEY, KIND_TEXT, "opensandbox_api_key_file", "OPENSANDBOX_API_KEY_FILE",      \
+		"none",                                                                            \
+		"file with the API key of that server; only its owner may read it. Read at start " \
+		"and on SIGHUP")                                                                   \
+	X(OPENSANDBOX_CA, KIND_TEXT, "opensandbox_ca_file", "OPENSANDBOX_CA_FILE",                 \
+		"as `upstream_trust`",                                                             \
+		"roots for that server alone: a PEM file, or a directory of them")                 \
 	X(VAULT, KIND_TEXT, "vault", "EGRESS_VAULT_FILE", "none",                                  \
 		"YAML or JSON file with credentials and bindings, in the shape of `POST "          \
 		"/credential-vault`; only its owner may read it. Read at start, on SIGHUP and "    \
@@ -189,16 +199,14 @@ struct setting_row {
 	const char *meaning;
 };
 
-/* What a variable (or key) that is no setting of this version means. */
+/* What a variable that is no setting means. */
 enum setting_other {
-	OTHER_NO_EFFECT,   /* the replaced image's, for what is done otherwise or not at all here */
-	OTHER_REFUSED,     /* upstream's; ignoring it would weaken what the operator asked for */
-	OTHER_UNSUPPORTED, /* ours or upstream's, not in this version */
+	OTHER_NO_EFFECT, /* the replaced image's, for what is done otherwise or not at all here */
+	OTHER_REFUSED,   /* upstream's; ignoring it would weaken what the operator asked for */
 };
 
 struct setting_other_row {
 	enum setting_other what;
-	const char *key; /* NULL: environment only */
 	const char *env;
 	const char *why; /* OTHER_NO_EFFECT: it has none */
 };
@@ -228,7 +236,6 @@ const struct setting_other_row *setting_other_row(size_t i);
 int setting_find_env(struct slice name);
 int setting_find_key(const char *key);
 const struct setting_other_row *setting_find_other_env(struct slice name);
-const struct setting_other_row *setting_find_other_key(const char *key);
 /* The known name nearest to this one by edit distance. Never NULL. */
 const char *setting_nearest_env(struct slice name);
 const char *setting_nearest_key(const char *key);
@@ -293,6 +300,8 @@ CHECKED int setting_dns_probe_interval(struct settings_run *run, struct slice te
 CHECKED int setting_dns_types(struct settings_run *run, struct slice text);
 /* What depends on more than one of them. */
 CHECKED int settings_gate_together(struct settings_run *run);
+/* The same of OPENSANDBOX_URL and what belongs to it. */
+CHECKED int settings_opensandbox(struct settings_run *run);
 
 /* settings_policy.c: the start policy, from file, variable or YAML (design 2), and in front of it
  * the operator's rule files, where a bad line is an error. */

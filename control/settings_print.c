@@ -228,6 +228,9 @@ void settings_print(const struct settings *s, struct strbuf *out)
 		settings_print_text(out, s->audit_file);
 	strbuf_printf(out, "]\naudit_max_bytes: %llu\n", (unsigned long long)s->audit_max_bytes);
 	settings_print_line(out, "sandbox_id", s->sandbox_id);
+	settings_print_line(out, "opensandbox_url", s->opensandbox_url);
+	settings_print_line(out, "opensandbox_api_key_file", s->opensandbox_key);
+	settings_print_line(out, "opensandbox_ca_file", s->opensandbox_ca);
 	settings_print_vault(s, out);
 	settings_print_line(out, "log_level", settings_log_level_text(s->log_level));
 	settings_print_duration(out, "head_timeout", s->head_timeout_ms);

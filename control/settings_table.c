@@ -16,35 +16,32 @@ static const struct setting_row setting_rows[SETTING_MAX] = {
 #define UP "OPENSANDBOX_EGRESS_"
 
 static const struct setting_other_row setting_others[] = {
-	{OTHER_NO_EFFECT, NULL, UP "REDIRECT_BACKEND",
+	{OTHER_NO_EFFECT, UP "REDIRECT_BACKEND",
 		"redirects are always made with nftables, and mode proxy has none"},
-	{OTHER_NO_EFFECT, NULL, UP "MITMPROXY_UPSTREAM_EXTRA_CA",
+	{OTHER_NO_EFFECT, UP "MITMPROXY_UPSTREAM_EXTRA_CA",
 		"roots for origins are those of upstream_trust alone"},
-	{OTHER_NO_EFFECT, NULL, UP "MITMPROXY_PASSTHROUGH_HOSTS",
+	{OTHER_NO_EFFECT, UP "MITMPROXY_PASSTHROUGH_HOSTS",
 		"EGRESS_PASS_THROUGH names the hosts that are not decrypted"},
-	{OTHER_NO_EFFECT, NULL, UP "MITMPROXY_SHADOW", "every decision is in the audit trail"},
-	{OTHER_NO_EFFECT, NULL, UP "CREDENTIAL_VAULT_REDACT_RESPONSE_BODY",
+	{OTHER_NO_EFFECT, UP "MITMPROXY_SHADOW", "every decision is in the audit trail"},
+	{OTHER_NO_EFFECT, UP "CREDENTIAL_VAULT_REDACT_RESPONSE_BODY",
 		"keys are always taken out of answers"},
-	{OTHER_NO_EFFECT, NULL, UP "EXPERIMENTAL_REVISION_RUNTIME",
+	{OTHER_NO_EFFECT, UP "EXPERIMENTAL_REVISION_RUNTIME",
 		"a change always counts from the next request on"},
-	{OTHER_NO_EFFECT, NULL, UP "REVISION_TLS_CAPACITY",
+	{OTHER_NO_EFFECT, UP "REVISION_TLS_CAPACITY",
 		"a change always counts from the next request on"},
-	{OTHER_NO_EFFECT, NULL, UP "REVISION_REQUEST_CAPACITY",
+	{OTHER_NO_EFFECT, UP "REVISION_REQUEST_CAPACITY",
 		"a change always counts from the next request on"},
-	{OTHER_NO_EFFECT, NULL, UP "REVISION_DRAIN_TIMEOUT_SECONDS",
+	{OTHER_NO_EFFECT, UP "REVISION_DRAIN_TIMEOUT_SECONDS",
 		"a change always counts from the next request on"},
-	{OTHER_NO_EFFECT, NULL, UP "METRICS_EXTRA_ATTRS", "no metrics are exported"},
-	{OTHER_NO_EFFECT, NULL, "OTEL_EXPORTER_OTLP_ENDPOINT", "no metrics are exported"},
-	{OTHER_NO_EFFECT, NULL, UP "PENDING_PUSH_TTL", "for a profile that does not exist here"},
-	{OTHER_NO_EFFECT, NULL, "OPENSANDBOX_LOG_OUTPUT", "the log goes to stderr"},
-	{OTHER_NO_EFFECT, NULL, "OPENSANDBOX_CREDENTIAL_PROXY_SOCKET",
-		"vault and proxy are one process"},
-	{OTHER_REFUSED, NULL, UP "MITMPROXY_SCRIPT", NULL},
-	{OTHER_REFUSED, NULL, UP "UPSTREAM_PROXY", NULL},
-	{OTHER_REFUSED, NULL, UP "UPSTREAM_PROXY_AUTH", NULL},
-	{OTHER_REFUSED, NULL, UP "PROFILE", NULL},
-	{OTHER_UNSUPPORTED, "lifecycle", "OPENSANDBOX_URL", NULL},
-	{OTHER_UNSUPPORTED, NULL, "OPENSANDBOX_API_KEY_FILE", NULL},
+	{OTHER_NO_EFFECT, UP "METRICS_EXTRA_ATTRS", "no metrics are exported"},
+	{OTHER_NO_EFFECT, "OTEL_EXPORTER_OTLP_ENDPOINT", "no metrics are exported"},
+	{OTHER_NO_EFFECT, UP "PENDING_PUSH_TTL", "for a profile that does not exist here"},
+	{OTHER_NO_EFFECT, "OPENSANDBOX_LOG_OUTPUT", "the log goes to stderr"},
+	{OTHER_NO_EFFECT, "OPENSANDBOX_CREDENTIAL_PROXY_SOCKET", "vault and proxy are one process"},
+	{OTHER_REFUSED, UP "MITMPROXY_SCRIPT", NULL},
+	{OTHER_REFUSED, UP "UPSTREAM_PROXY", NULL},
+	{OTHER_REFUSED, UP "UPSTREAM_PROXY_AUTH", NULL},
+	{OTHER_REFUSED, UP "PROFILE", NULL},
 };
 
 const struct setting_row *setting_row(enum setting_id id)
@@ -90,17 +87,6 @@ const struct setting_other_row *setting_find_other_env(struct slice name)
 	/* Whatever it says about a proxy to go through: we would not. */
 	if (slice_starts(name, SLICE(UP "UPSTREAM_PROXY")))
 		return setting_find_other_env(SLICE(UP "UPSTREAM_PROXY"));
-	return NULL;
-}
-
-const struct setting_other_row *setting_find_other_key(const char *key)
-{
-	size_t i;
-
-	for (i = 0; i < ARRAY_LEN(setting_others); i++) {
-		if (setting_others[i].key && strcmp(key, setting_others[i].key) == 0)
-			return &setting_others[i];
-	}
 	return NULL;
 }
 
@@ -180,8 +166,6 @@ static const char *setting_other_text(enum setting_other what)
 		return "accepted with a warning: no effect: ";
 	case OTHER_REFUSED:
 		return "refused when set: ignoring it would weaken what was asked for";
-	case OTHER_UNSUPPORTED:
-		return "refused when set: not in this version";
 	}
 	return "";
 }
@@ -207,9 +191,7 @@ void settings_print_table(struct strbuf *out)
 			setting_rows[i].def, setting_rows[i].meaning);
 	}
 	for (i = 0; i < ARRAY_LEN(setting_others); i++) {
-		strbuf_str(out, "| ");
-		setting_print_name(out, setting_others[i].key);
-		strbuf_printf(out, " | `%s` | - | %s%s |\n", setting_others[i].env,
+		strbuf_printf(out, "| - | `%s` | - | %s%s |\n", setting_others[i].env,
 			setting_other_text(setting_others[i].what),
 			setting_others[i].why ? setting_others[i].why : "");
 	}

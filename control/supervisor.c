@@ -157,7 +157,7 @@ static void supervisor_on_hup(struct supervisor *s)
 	}
 	sent = fresh; /* the numbers stay the same when they move */
 	for (i = 0; i < ROLE_MAX; i++) {
-		if (i == ROLE_TRUST)
+		if (i == ROLE_TRUST || i == ROLE_OPENSANDBOX_CA)
 			sent.fd[i] = -1; /* for the next worker */
 	}
 	roles_update(&s->roles, &fresh);

@@ -183,15 +183,34 @@ static int supervisor_secrets(struct supervisor *s, struct errmsg *msg)
 	return 0;
 }
 
-static int supervisor_open_trust(const char *path, int *fd, struct errmsg *msg)
+static int supervisor_open_trust(const char *name, const char *path, int *fd, struct errmsg *msg)
 {
 	*fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (*fd >= 0)
 		return 0;
-	return errmsg_set(msg, -errno,
-		"OPENSANDBOX_EGRESS_MITMPROXY_UPSTREAM_TRUST_DIR: %s: %s: expected a PEM file or a "
-		"directory of them",
-		path, err_text(-errno));
+	return errmsg_set(msg, -errno, "%s: %s: %s: expected a PEM file or a directory of them",
+		name, path, err_text(-errno));
+}
+
+#define TRUST_NAME "OPENSANDBOX_EGRESS_MITMPROXY_UPSTREAM_TRUST_DIR"
+
+/* For whoever follows the sandbox's life: opened, and left to the worker to read. */
+static int supervisor_open_opensandbox(
+	const struct settings *set, struct roles *r, struct errmsg *msg)
+{
+	int ret;
+
+	if (!set->opensandbox_key)
+		return 0;
+	ret = files_open_secret(set->opensandbox_key, &r->fd[ROLE_OPENSANDBOX_KEY], msg);
+	if (ret == -ENOENT)
+		(void)errmsg_set(msg, ret, "%s: expected a readable file", set->opensandbox_key);
+	if (ret < 0)
+		return errmsg_prefix(msg, ret, "OPENSANDBOX_API_KEY_FILE");
+	if (!set->opensandbox_ca)
+		return 0;
+	return supervisor_open_trust(
+		"OPENSANDBOX_CA_FILE", set->opensandbox_ca, &r->fd[ROLE_OPENSANDBOX_CA], msg);
 }
 
 int supervisor_listen_api(struct supervisor *s, const struct settings *set, struct errmsg *msg)
@@ -289,7 +308,10 @@ static int supervisor_open_files(struct supervisor *s, struct errmsg *msg)
 			ret = errmsg_set(msg, -errno, "memory for a file: %s", err_text(-errno));
 	}
 	if (ret == 0)
-		ret = supervisor_open_trust(set->upstream_trust, &s->roles.fd[ROLE_TRUST], msg);
+		ret = supervisor_open_trust(
+			TRUST_NAME, set->upstream_trust, &s->roles.fd[ROLE_TRUST], msg);
+	if (ret == 0)
+		ret = supervisor_open_opensandbox(set, &s->roles, msg);
 	if (ret == 0 && set->audit_file) {
 		ret = files_open_audit(set->audit_file, &s->roles.fd[ROLE_AUDIT], msg);
 		if (ret < 0)
@@ -367,6 +389,10 @@ static void supervisor_warn_fixed(const struct settings *was, const struct setti
 	if (was->api != is->api || was->api_port != is->api_port || was->api_any != is->api_any ||
 		!netaddr_eq(&was->api_addr, &is->api_addr))
 		log_warn("supervisor", "api_addr has changed: it counts after a restart only");
+	if (!was->opensandbox_url != !is->opensandbox_url ||
+		(was->opensandbox_url && strcmp(was->opensandbox_url, is->opensandbox_url) != 0))
+		log_warn("supervisor",
+			"opensandbox_url has changed: it counts after a restart only");
 	if (was->proxy != is->proxy)
 		log_warn("supervisor",
 			"whether the proxy listens has changed: it counts after a "
@@ -408,7 +434,10 @@ int supervisor_reload(struct supervisor *s, struct roles *fresh, struct errmsg *
 		ret = errmsg_set(msg, E_VALUE, "dns_upstream: expected the resolvers of the start");
 		goto fail;
 	}
-	ret = supervisor_open_trust(settings->upstream_trust, &fresh->fd[ROLE_TRUST], msg);
+	ret = supervisor_open_trust(
+		TRUST_NAME, settings->upstream_trust, &fresh->fd[ROLE_TRUST], msg);
+	if (ret == 0)
+		ret = supervisor_open_opensandbox(settings, fresh, msg);
 	if (ret < 0)
 		goto fail;
 	ret = supervisor_reopen_audit(s, settings->audit_file, &fresh->fd[ROLE_AUDIT], msg);

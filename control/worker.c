@@ -251,7 +251,8 @@ static int worker_open(struct worker *w, struct errmsg *msg)
 		return ret;
 	w->vault.make_room = worker_vault_make_room;
 	w->vault.arg = w;
-	return worker_gate_open(w, msg);
+	ret = worker_lifecycle_open(w, msg);
+	return ret < 0 ? ret : worker_gate_open(w, msg);
 }
 
 static void worker_note_start(struct worker *w)
@@ -284,12 +285,14 @@ static void worker_serve(struct worker *w)
 		worker_vault_note(
 			&w->vault, w->audit, &(struct worker_vault_writer){.method = NULL});
 	worker_gate_start(w);
+	worker_lifecycle_start(w);
 	worker_thaw_start(w);
 }
 
 static void worker_close(struct worker *w)
 {
 	worker_thaw_close(w);
+	worker_lifecycle_close(w);
 	worker_policy_close(w);
 	worker_api_close(w);
 	worker_gate_close(w);

@@ -192,6 +192,9 @@ static json_t *worker_status_warnings(const struct worker *w)
 		json_array_append_new(warnings,
 			json_string("the API has no token: whoever reaches it may change the "
 				    "policy"));
+	if (w->life.follows && w->meta.life.cause >= LIFECYCLE_CAUSE_NEW_STATE)
+		json_array_append_new(warnings,
+			json_sprintf("lifecycle: %s", lifecycle_cause_text(w->meta.life.cause)));
 	if (s->upstream_insecure)
 		json_array_append_new(
 			warnings, json_string("origins are not verified (upstream_insecure)"));
@@ -235,6 +238,7 @@ static void on_api_status(struct api_call *call, void *arg)
 		vault_exists(w->vault.vault)
 			? json_pack("{s:I}", "revision", (json_int_t)vault_revision(w->vault.vault))
 			: json_null());
+	json_object_set_new(doc, "lifecycle", worker_lifecycle_status(w));
 	json_object_set_new(doc, "audit", worker_status_audit(w->audit));
 	json_object_set_new(doc, "api",
 		json_pack("{s:I}", "unauthorized", (json_int_t)api_n_strangers(w->api)));
@@ -255,7 +259,7 @@ static void on_api_audit_context(struct api_call *call, void *arg)
 {
 	struct worker *w = arg;
 
-	api_audit_context_run(w->audit, call);
+	api_audit_context_run(w->audit, call, worker_lifecycle_labels, w);
 }
 
 /* --- life --- */

@@ -69,9 +69,11 @@ static int gate_rules(
 	const struct worker *w, struct policy *policy, struct ruleset *r, struct errmsg *msg)
 {
 	const struct settings *s = w->settings;
-	struct ruleset_resolver resolvers[UPSTREAMS_MAX];
+	struct ruleset_resolver resolvers[UPSTREAMS_MAX + 1];
+	const struct authority *api = &w->life.target.authority;
+	const bool closed = w->life.kernel != LIFECYCLE_OPEN;
 	uint16_t inspected[2 + ARRAY_LEN(s->extra_ports)] = {80, 443};
-	const struct ruleset_lists lists = {
+	struct ruleset_lists lists = {
 		.inspected = inspected,
 		.n_inspected = 2 + s->n_extra_ports,
 		.inbound = s->inbound_ports,
@@ -79,7 +81,7 @@ static int gate_rules(
 		.doh = s->doh,
 		.n_doh = s->n_doh,
 		.exempt = s->exempt,
-		.n_exempt = s->n_exempt,
+		.n_exempt = closed ? 0 : s->n_exempt,
 		.resolvers = resolvers,
 		.n_resolvers = s->dns.n,
 	};
@@ -88,6 +90,9 @@ static int gate_rules(
 	memcpy(inspected + 2, s->extra_ports, s->n_extra_ports * sizeof(inspected[0]));
 	for (size_t i = 0; i < s->dns.n; i++)
 		resolvers[i] = (struct ruleset_resolver){s->dns.v[i].addr, s->dns.v[i].port};
+	/* Ours to reach, whatever the policy denies the sandbox. */
+	if (w->life.follows && api->is_addr)
+		resolvers[lists.n_resolvers++] = (struct ruleset_resolver){api->addr, api->port};
 	ret = ruleset_from_policy(r, policy, &lists, msg);
 	if (ret == 0 && s->enforce)
 		ret = dns_gate_collect(w->gate.dns, policy, r);
@@ -122,6 +127,7 @@ static void on_gate_applied(int err, void *arg)
 int worker_gate_apply(struct worker *w, struct policy *policy)
 {
 	const struct worker_gate *g = &w->gate;
+	const struct worker_life *life = &w->life;
 	const struct settings *s = w->settings;
 	struct ruleset_options o;
 	struct errmsg msg = {""};
@@ -131,7 +137,13 @@ int worker_gate_apply(struct worker *w, struct policy *policy)
 	if (!g->dns)
 		return 0;
 	o = worker_ruleset_options(s, g->cgroup_id, g->cgroup_level);
-	o.enforce = o.enforce || g->shut;
+	o.enforce = o.enforce || g->shut || life->kernel >= LIFECYCLE_CLOSED;
+	/* What runs stays while nothing new may come, and when it may again, by the same policy. */
+	o.hold = s->enforce &&
+		(life->kernel == LIFECYCLE_NO_NEW_FLOWS ||
+			(life->kernel == LIFECYCLE_OPEN && life->now == LIFECYCLE_NO_NEW_FLOWS &&
+				life->held_revision == w->meta.policy_revision));
+	policy = worker_lifecycle_policy(w, life->kernel, policy);
 	o.redirect_dns = !g->shut;
 	o.redirect_web = !g->shut && s->proxy && (s->transparent || s->read_only);
 	o.doh_block = s->block_doh;
@@ -173,7 +185,8 @@ static bool gate_find_cgroup(struct worker *w)
 {
 	struct worker_gate *g = &w->gate;
 
-	if (g->cgroup_found || !w->settings->enforce || g->cgroup_id == 0)
+	if (g->cgroup_found || g->cgroup_id == 0 ||
+		(!w->settings->enforce && w->life.kernel < LIFECYCLE_CLOSED))
 		return true;
 	if (gate_passes(w->settings)) {
 		g->cgroup_found = true;
@@ -345,7 +358,7 @@ static struct dns_gate_config gate_config(struct worker *w)
 	const struct settings *s = w->settings;
 
 	return (struct dns_gate_config){
-		.policy = s->policy,
+		.policy = worker_lifecycle_policy(w, w->life.now, s->policy),
 		.private_names = &s->private_names,
 		.read_only = s->read_only,
 		.on_link = w->gate.devices.on_link,

@@ -7,6 +7,7 @@
 #include "control/devices.h"
 #include "control/foreign.h"
 #include "control/health.h"
+#include "control/lifecycle_state.h"
 #include "control/packet_sockets.h"
 #include "control/worker.h"
 #include "control/worker_vault.h"
@@ -19,6 +20,7 @@ struct event;
 struct guard_client;
 struct guard_flow;
 struct guard_state;
+struct lifecycle;
 struct proxy;
 struct ruleset_options;
 struct resolver;
@@ -32,6 +34,24 @@ struct worker_meta {
 	char instance[WORKER_INSTANCE_LEN + 1]; /* of this run of the supervisor, at random */
 	uint64_t started_us;                    /* its start: clock_wall_us */
 	uint64_t policy_revision;               /* 1 at the start, one more for each change */
+	struct lifecycle_known life;            /* enforce: what was in force at the least */
+};
+
+/* What OpenSandbox says of the sandbox; all zero where nobody asks. */
+struct worker_life {
+	struct lifecycle *follows;
+	struct request_target target; /* of OPENSANDBOX_URL */
+	char *url;                    /* which it points into */
+	struct tls *tls;
+	struct resolver *resolver;
+	struct proxy *proxy;           /* its own: other roots, no sandbox's connections */
+	struct policy *closed;         /* in the place of the policy where it is not open */
+	enum lifecycle_enforce want;   /* by the last answer */
+	enum lifecycle_enforce now;    /* in the proxy and the DNS gate */
+	enum lifecycle_enforce kernel; /* what the kernel's next rules are for */
+	uint64_t held_revision;        /* of the policy when new flows were refused */
+	bool widening, erasing;        /* a request waits for its turn */
+	json_t *metadata;              /* of the last answer with a sandbox */
 };
 
 /* What the modes dns and dns+nft have beside the proxy; all zero in mode proxy. */
@@ -76,6 +96,7 @@ struct worker {
 	struct webhook *webhook;    /* NULL: none */
 	struct health health;
 	struct worker_gate gate;
+	struct worker_life life;
 	struct api *api; /* NULL: it does not listen */
 	struct api_policy api_policy;
 	struct api_vault *api_vault;   /* NULL as api */
@@ -116,6 +137,8 @@ CHECKED int worker_keep_settings(struct worker *w, const struct settings *s);
 /* For the area; the caller frees it. */
 char *worker_policy_doc(
 	const struct policy *user, const struct rule_list *deny, const struct rule_list *allow);
+/* w->meta as it is now. */
+CHECKED int worker_meta_keep(struct worker *w);
 /* One change more, kept. E_LIMIT: it does not fit, nothing is changed. */
 CHECKED int worker_policy_keep(struct worker *w, const char *doc);
 
@@ -164,6 +187,25 @@ void worker_watch_packets(struct worker *w);
 void worker_watch_gone(struct worker *w);
 /* What the kernel let out or refused by itself, to the audit trail. */
 void worker_watch_flow(struct worker *w, const struct guard_flow *f);
+
+/* worker_lifecycle.c */
+
+/* Needs the proxy. Where OPENSANDBOX_URL is not set, or not who we are, nothing; here and below. */
+CHECKED int worker_lifecycle_open(struct worker *w, struct errmsg *msg);
+/* Does once more what the worker before left undone. */
+void worker_lifecycle_start(struct worker *w);
+void worker_lifecycle_close(struct worker *w);
+/* The key may have changed: it is read, and the API asked. */
+void worker_lifecycle_key(struct worker *w);
+/* Nothing ran for this long. */
+void worker_lifecycle_thaw(struct worker *w, uint64_t ms);
+/* The policy that counts in the place of `policy`. Borrowed. */
+struct policy *worker_lifecycle_policy(
+	const struct worker *w, enum lifecycle_enforce e, struct policy *policy);
+/* Puts the sandbox's metadata to labels that somebody has set. arg: the worker. */
+void worker_lifecycle_labels(struct context *c, void *arg);
+/* For /status. */
+json_t *worker_lifecycle_status(const struct worker *w);
 
 /* worker_thaw.c */
 

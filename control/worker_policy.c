@@ -55,6 +55,12 @@ char *worker_policy_doc(
 	return text;
 }
 
+int worker_meta_keep(struct worker *w)
+{
+	return state_cell_write(w->start.plain + AREA_PLAIN_META, AREA_PLAIN_META_LEN,
+		slice_make((const char *)&w->meta, sizeof(w->meta)));
+}
+
 int worker_policy_keep(struct worker *w, const char *doc)
 {
 	int ret = state_cell_write(
@@ -63,8 +69,7 @@ int worker_policy_keep(struct worker *w, const char *doc)
 	if (ret < 0)
 		return ret;
 	w->meta.policy_revision++;
-	return state_cell_write(w->start.plain + AREA_PLAIN_META, AREA_PLAIN_META_LEN,
-		slice_make((const char *)&w->meta, sizeof(w->meta)));
+	return worker_meta_keep(w);
 }
 
 static char *worker_doc_of(const struct settings *s)
@@ -198,6 +203,8 @@ void worker_configure(struct worker *w)
 
 	worker_set_webhook(w);
 	c = settings_proxy_config(w->settings);
+	c.policy = worker_lifecycle_policy(w, w->life.now, w->settings->policy);
+	c.keep_running = w->life.now == LIFECYCLE_NO_NEW_FLOWS;
 	c.vault = w->vault.vault;
 	c.denied = w->webhook ? on_worker_denied : NULL;
 	c.denied_arg = w;

@@ -154,6 +154,7 @@ static void on_reload_publish(struct policy_request *r)
 	worker_configure(w);
 	worker_api_configure(w);
 	worker_set_hosts(w);
+	worker_lifecycle_key(w);
 	worker_gate_again(w); /* with what is no policy, too */
 	settings_free(before);
 	rule_list_fini(&w->deny_good);

@@ -24,6 +24,7 @@ static void thaw_all(struct worker *w, uint64_t gap_ms)
 		(unsigned long long)gap_ms / 1000, (unsigned long long)gap_ms % 1000 / 100);
 	log_info("worker", "%s", what);
 	worker_note(w, AUDIT_LIFECYCLE, REASON_ALLOWED, what);
+	worker_lifecycle_thaw(w, gap_ms);
 	proxy_thaw(w->proxy, gap_ms);
 	if (w->api)
 		api_thaw(w->api);

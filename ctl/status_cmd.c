@@ -18,8 +18,8 @@ static const char status_help[] =
 	"      egressctl status [--api HOST:PORT] [--json]\n"
 	"\n"
 	"DESCRIPTION\n"
-	"      Prints health, mode, policy, write hosts, vault, audit trail and what an\n"
-	"      operator should look at.\n"
+	"      Prints health, mode, policy, write hosts, vault, what OpenSandbox says of the\n"
+	"      sandbox, audit trail and what an operator should look at.\n"
 	"\n"
 	"OPTIONS\n"
 	"          --api HOST:PORT   where egress listens; default: the variable\n"
@@ -96,6 +96,23 @@ static void status_list(struct strbuf *out, const char *name, const json_t *list
 	}
 }
 
+static void status_lifecycle(struct strbuf *out, const json_t *life)
+{
+	const char *until = status_text(life, "expiresAt"), *failure = status_text(life, "failure");
+
+	if (!json_is_object(life))
+		return;
+	strbuf_printf(out, "%-12s%s, expires %s: %s (%s); last seen %s\n", "lifecycle",
+		status_text(life, "state"), *until ? until : "never", status_text(life, "enforced"),
+		status_text(life, "cause"),
+		*status_text(life, "lastSuccess") ? status_text(life, "lastSuccess") : "never");
+	if (!*failure)
+		return;
+	strbuf_printf(out, "%-12slast failure %s: ", "", status_text(life, "lastFailure"));
+	(void)text_visible(out, slice_str(failure));
+	strbuf_char(out, '\n');
+}
+
 static void status_print(const json_t *doc)
 {
 	const json_t *vault = json_object_get(doc, "vault");
@@ -118,6 +135,7 @@ static void status_print(const json_t *doc)
 			&out, "%-12srevision %lld\n", "vault", status_number(vault, "revision"));
 	else
 		status_line(&out, "vault", "none");
+	status_lifecycle(&out, json_object_get(doc, "lifecycle"));
 	strbuf_printf(&out, "%-12s%lld lines\n", "audit",
 		status_number(json_object_get(doc, "audit"), "seq"));
 	status_list(&out, "warning", json_object_get(doc, "warnings"));

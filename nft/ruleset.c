@@ -77,7 +77,7 @@ bool ruleset_entry_valid(const struct ruleset_entry *e)
 bool ruleset_options_valid(const struct ruleset_options *o)
 {
 	const uint8_t flags[] = {o->enforce, o->read_only, o->accept_rest, o->redirect_dns,
-		o->redirect_web, o->doh_block, o->inbound_all, o->log};
+		o->redirect_web, o->doh_block, o->inbound_all, o->log, o->hold};
 
 	for (size_t i = 0; i < ARRAY_LEN(flags); i++) {
 		if (flags[i] > 1)
@@ -85,8 +85,8 @@ bool ruleset_options_valid(const struct ruleset_options *o)
 	}
 	/* Inode 1 is the root of the real hierarchy: every socket of the machine is in it. Uid 0 is
 	 * the sandbox's own root. */
-	return o->zero[0] == 0 && o->zero[1] == 0 && o->cgroup_id != 1 && o->uid != 0 &&
-		o->cgroup_level <= 255 && o->api_port > 0 && o->web_port > 0 && o->dns_port > 0 &&
+	return o->zero[0] == 0 && o->cgroup_id != 1 && o->uid != 0 && o->cgroup_level <= 255 &&
+		o->api_port > 0 && o->web_port > 0 && o->dns_port > 0 &&
 		(o->enforce || !o->read_only);
 }
 

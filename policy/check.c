@@ -6,6 +6,9 @@
 
 #include "policy/policy_int.h"
 
+static const struct verdict check_closed = {
+	.reason = REASON_SANDBOX_CLOSED, .rule = POLICY_DEFAULT_RULE};
+
 static bool check_rule_names_port(const struct policy *p, int32_t rule, uint16_t port)
 {
 	return port != 0 && p->rules[rule].n_ports > 0;
@@ -25,6 +28,8 @@ static struct verdict check_name_alone(const struct policy *p, struct slice name
 	int32_t rule = domain_index_find(p->names, name, port);
 	const struct rule *r;
 
+	if (p->closed)
+		return check_closed;
 	if (rule == RULE_NONE)
 		return (struct verdict){
 			.allow = p->default_allow,
@@ -148,6 +153,8 @@ static struct verdict check_addr_alone(
 	struct addr_hit hit = check_addr_find(p, a, port);
 	struct verdict v = {.reason = REASON_ADDRESS_NOT_LISTED, .rule = POLICY_DEFAULT_RULE};
 
+	if (p->closed)
+		return check_closed;
 	if (hit.deny != RULE_NONE) {
 		v.reason = REASON_DENIED;
 		v.rule = hit.deny;

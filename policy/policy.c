@@ -48,6 +48,14 @@ struct policy *policy_new(bool default_allow, struct rule *rules, size_t n)
 	return policy_new_always(default_allow, rules, n, 0, 0);
 }
 
+struct policy *policy_new_closed(void)
+{
+	struct policy *p = policy_new(false, NULL, 0);
+
+	p->closed = true;
+	return p;
+}
+
 struct policy *policy_ref(struct policy *p)
 {
 	p->refs++;
@@ -157,7 +165,10 @@ size_t policy_rule_text(const struct policy *p, int32_t rule, char buf[RULE_TEXT
 		rule = POLICY_CEILING_RULE(rule);
 	}
 	if (rule == POLICY_DEFAULT_RULE) {
-		strbuf_str(&b, p->default_allow ? "default action: allow" : "default action: deny");
+		strbuf_str(&b,
+			p->closed                  ? "lifecycle: deny"
+				: p->default_allow ? "default action: allow"
+						   : "default action: deny");
 	} else {
 		r = policy_rule(p, (size_t)rule);
 		policy_rule_number(&b, p, (size_t)rule);

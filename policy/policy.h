@@ -45,6 +45,8 @@ struct policy *policy_new(bool default_allow, struct rule *rules, size_t n);
  * the list; by address, too, whatever the rules behind them say. */
 struct policy *policy_new_always(
 	bool default_allow, struct rule *rules, size_t n, size_t n_deny, size_t n_allow);
+/* Allows nothing, whatever asks, with the reason SANDBOX_CLOSED. */
+struct policy *policy_new_closed(void);
 struct policy *policy_ref(struct policy *p);
 void policy_unref(struct policy *p);
 

@@ -11,6 +11,7 @@
 struct policy {
 	size_t refs;
 	bool default_allow;
+	bool closed; /* see policy_new_closed */
 	size_t n;
 	size_t n_deny_always;
 	size_t n_allow_always;

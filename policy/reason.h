@@ -66,6 +66,8 @@
 	X(KEY_IN_ANSWER, 0, "key_in_answer", "a key in an encoded answer ended it")                \
 	X(UPSTREAM_ABORTED, 0, "upstream_aborted", "the origin broke off its answer")              \
 	X(ABOVE_CEILING, 403, "above_ceiling", "the operator's ceiling does not allow this")       \
+	X(SANDBOX_CLOSED, 403, "sandbox_closed",                                                   \
+		"the sandbox is being paused, has ended or has expired, says OpenSandbox")         \
 	X(WRONG_TOKEN, 0, "wrong_token", "a request to the API without its token")                 \
 	X(OVERLOADED, 503, "overloaded", "the audit trail or a limit has no room")                 \
 	X(INTERRUPTED, 0, "interrupted", "the worker ended while this was open")                   \

@@ -17,8 +17,9 @@
 
 struct fetch {
 	struct proxy *px;
+	enum reason (*admit)(const struct netaddr *a, void *arg);
 	fetch_cb done;
-	void *arg;
+	void *arg;                /* of both */
 	struct event start;       /* the first step comes from the loop, not from fetch_start */
 	struct deadline deadline; /* of all of it */
 	struct authority to;      /* with port */
@@ -85,7 +86,9 @@ static void on_fetch_late(void *arg)
 /* Who asked named the place: the sandbox's policy does not judge it. */
 static enum reason on_fetch_admit(const struct netaddr *a, void *arg)
 {
-	return REASON_ALLOWED;
+	const struct fetch *f = arg;
+
+	return f->admit ? f->admit(a, f->arg) : REASON_ALLOWED;
 }
 
 static int fetch_dial_err(enum reason r)
@@ -98,6 +101,8 @@ static int fetch_dial_err(enum reason r)
 		return E_RESOLVE;
 	if (r == REASON_OVERLOADED)
 		return E_FULL;
+	if (r == REASON_ADDRESS_REFUSED)
+		return -EPERM;
 	return r == REASON_CONNECT_FAILED ? -ECONNREFUSED : -ETIMEDOUT;
 }
 
@@ -285,7 +290,7 @@ static void on_fetch_start(evutil_socket_t fd, short what, void *arg)
 		return;
 	}
 	if (f->keeps)
-		f->u = upstream_find(f->px, &f->to, f->kind, on_fetch_admit, NULL);
+		f->u = upstream_find(f->px, &f->to, f->kind, on_fetch_admit, f);
 	if (f->u)
 		fetch_send(f);
 	else
@@ -318,6 +323,7 @@ struct fetch *fetch_start(struct proxy *px, const struct fetch_request *r, fetch
 	REQUIRE(r->target->form == TARGET_ABSOLUTE);
 	REQUIRE(slice_to_cstr(slice_str(r->method), f->method, sizeof(f->method)));
 	f->px = px;
+	f->admit = r->admit;
 	f->done = done;
 	f->arg = arg;
 	f->to = r->target->authority;

@@ -18,6 +18,8 @@ struct proxy;
 /* All borrowed for fetch_start, which copies, but for `secret`. */
 struct fetch_request {
 	const char *method;
+	/* May we connect to a, and send it what is here? NULL: wherever the name leads. */
+	enum reason (*admit)(const struct netaddr *a, void *arg);
 	const struct request_target *target; /* absolute: scheme, authority, path and query */
 	struct slice fields; /* whole lines, each with its CRLF; not Host, User-Agent,
 				Content-Length, Content-Type, Connection, Accept-Encoding */
@@ -33,7 +35,8 @@ struct fetch_request {
 /* Valid for the call. status and head are there as soon as a final head came, also with err. */
 struct fetch_answer {
 	int err; /* 0: a whole answer. E_LIMIT (also of the request), E_SYNTAX, E_EOF (closed before
-		    or inside it), E_VALUE (a content coding), -ETIMEDOUT, -ECONNREFUSED, E_RESOLVE,
+		    or inside it), E_VALUE (a content coding), -ETIMEDOUT, -ECONNREFUSED, -EPERM
+		    (no address that admit lets in), E_RESOLVE,
 		    E_TLS, E_CERT, E_FULL (no descriptors) */
 	const char *why;            /* for a person, static; NULL without err */
 	int status;                 /* 0: none came */

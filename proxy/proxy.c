@@ -61,7 +61,7 @@ void proxy_configure(struct proxy *px, const struct proxy_config *config)
 	px->epoch++;
 	/* a kept connection was judged by the policy before */
 	upstream_drop_idle(px);
-	for (s = TAILQ_FIRST(&px->sessions); s; s = next) {
+	for (s = config->keep_running ? NULL : TAILQ_FIRST(&px->sessions); s; s = next) {
 		next = TAILQ_NEXT(s, link);
 		session_rejudge(s);
 	}

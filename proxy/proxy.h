@@ -59,6 +59,7 @@ struct proxy_config {
 	uint32_t max_connections; /* 0: by the descriptor limit */
 	/* Of others of this process who must be served when sessions have used up the rest. */
 	size_t reserved_descriptors;
+	bool keep_running; /* what runs is not judged again when this comes into force */
 	/* A name was refused, in normal form; NULL: nobody asks. */
 	void (*denied)(void *arg, struct slice name);
 	void *denied_arg;

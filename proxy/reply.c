@@ -37,6 +37,7 @@ static const char *const reply_remedies[REASON_MAX] = {
 	[REASON_IDENTITY_UNPROVEN] = "an origin whose certificate is verified would get it",
 	[REASON_REBINDING_WRITE] = BY_EXACT_HOST,
 	[REASON_ABOVE_CEILING] = "only the operator's EGRESS_POLICY_CEILING_FILE can allow it",
+	[REASON_SANDBOX_CLOSED] = "a sandbox that runs and has not expired would be let",
 	[REASON_NAME_MISMATCH] = "use one name in CONNECT, SNI and Host",
 };
 

@@ -482,8 +482,8 @@ def case_status():
                  OPENSANDBOX_EGRESS_SANDBOX_ID="sb-1") as e:
         s = e.status()
         want(list(s), ["version", "instance", "sandbox", "started", "uptimeSeconds", "mode",
-                       "readOnly", "health", "policy", "writeHosts", "vault", "audit", "api",
-                       "warnings"],
+                       "readOnly", "health", "policy", "writeHosts", "vault", "lifecycle",
+                       "audit", "api", "warnings"],
              "fields")
         want([s["sandbox"], s["mode"], s["readOnly"], s["vault"], s["writeHosts"]],
              ["sb-1", "proxy", True, None, ["api.test", "x.test"]], "values")

@@ -137,6 +137,7 @@ class Sidecar:
                        "rules": len(self.policy["egress"]), "denyAlways": 0, "allowAlways": 0},
             "writeHosts": ["api.model.test"],
             "vault": {"revision": self.vault["revision"]} if self.vault else None,
+            "lifecycle": None,
             "audit": {"seq": self.seq, "oldest": self.oldest, "context": self.labels},
             "api": {"unauthorized": self.unauthorized}, "warnings": []})
 

@@ -12,7 +12,7 @@
 
 #include "control/settings_int.h"
 
-#define ENV_MAX 8
+#define ENV_MAX 10
 #define PROXY "OPENSANDBOX_EGRESS_MODE=proxy"
 #define RESOLVERS "OPENSANDBOX_EGRESS_DNS_UPSTREAM=192.0.2.53"
 #define CERT "EGRESS_CA_CERT_OUT=/x/ca.pem"

@@ -45,7 +45,6 @@ static const struct {
 	{"OPENSANDBOX_EGRESS_UPSTREAM_PROXY_AUTH=Basic x", "would weaken"},
 	{"OPENSANDBOX_EGRESS_UPSTREAM_PROXY_X=1", "UPSTREAM_PROXY_X: not supported"},
 	{"OPENSANDBOX_EGRESS_PROFILE=fast-sandbox", "would weaken"},
-	/* not in this version */
 	{"EGRESS_POLICY_CEILING_FILE=", "empty: expected a value or unset"},
 	{"EGRESS_POLICY_CEILING_FILE=/c", "/c: No such file"},
 	/* the modes dns and dns+nft */
@@ -62,8 +61,15 @@ static const struct {
 	{"EGRESS_DNS_TYPES=TYPE41", "\"TYPE41\": expected a type"},
 	{"EGRESS_DNS_TYPES=TYPE65536", "\"TYPE65536\": expected a type"},
 	{"EGRESS_DNS_TYPES=TYPE0", "\"TYPE0\": expected a type"},
-	{"OPENSANDBOX_URL=http://o.test", "not supported by this version"},
-	{"OPENSANDBOX_API_KEY_FILE=/k", "not supported by this version"},
+	/* OpenSandbox */
+	{"OPENSANDBOX_URL=http://o.test", "only one of them is set: expected both or neither"},
+	{"OPENSANDBOX_API_KEY_FILE=/k", "only one of them is set: expected both or neither"},
+	{"OPENSANDBOX_URL=o.test", "expected a URL"},
+	{"OPENSANDBOX_URL=/v1", "expected a URL"},
+	{"OPENSANDBOX_URL=ftp://o.test", "expected a URL"},
+	{"OPENSANDBOX_URL=http://u:p@o.test", "without user, password and query"},
+	{"OPENSANDBOX_URL=http://o.test/?x", "without user, password and query"},
+	{"OPENSANDBOX_API_KEY_FILE=/k/", "expected the path of a file"},
 	/* the API */
 	{"OPENSANDBOX_EGRESS_HTTP_ADDR=18080", "\"18080\": expected a place to listen"},
 	{"OPENSANDBOX_EGRESS_HTTP_ADDR=:0", "expected a place to listen"},
@@ -175,7 +181,7 @@ static void test_wrong_files_are_refused_at_their_line(void **state)
 			"egress.yaml:2: unknown key \"write_host\": expected a known one like "
 			"write_hosts"},
 		{"\nvault: x/\n", "egress.yaml:2: \"x/\": expected the path of a file"},
-		{"lifecycle: {}\n", "egress.yaml:1: lifecycle: not supported"},
+		{"lifecycle: {}\n", "egress.yaml:1: unknown key \"lifecycle\""},
 		{"policy_ceiling: x\n",
 			"egress.yaml:1: x: No such file or directory: expected a readable file"},
 		{"inbound_ports: [x]\n", "egress.yaml:1: \"x\": expected ports"},
@@ -299,6 +305,47 @@ static void test_quiet_source_gives_no_warning(void **state)
 	assert_int_equal(o.ret, 0);
 	assert_string_equal(o.log, "");
 	settings_free(o.s);
+}
+
+static void test_server_that_is_followed(void **state)
+{
+	static const struct {
+		const char *url, *mode, *ca;
+		const char *want; /* NULL: the URL as it is kept is `kept` */
+		const char *kept;
+	} rows[] = {
+		{"http://10.0.0.1:8090", "dns+nft", NULL, NULL, "http://10.0.0.1:8090"},
+		{"http://o.test/", "dns", NULL, NULL, "http://o.test"},
+		{"https://o.test/v1/", "dns", NULL, NULL, "https://o.test"},
+		{"https://o.test/api/v1", "proxy", "/ca.pem", NULL, "https://o.test/api"},
+		{"http://127.0.0.1:8090", "proxy", NULL, NULL, "http://127.0.0.1:8090"},
+		{"https://127.0.0.1:8090", "dns", NULL, NULL, "https://127.0.0.1:8090"},
+		{"http://127.0.0.1:8090", "dns", NULL, "the sandbox could answer there", NULL},
+		{"http://127.9.9.9", "dns+nft", NULL, "the sandbox could answer there", NULL},
+		{"http://[::1]:8090", "dns+nft", NULL, "the sandbox could answer there", NULL},
+		{"http://localhost:8090", "dns", NULL, "the sandbox could answer there", NULL},
+		{"http://o.test", "proxy", "/ca.pem", "begins with https://", NULL},
+	};
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		char url[64], mode[64], ca[64] = "OPENSANDBOX_CA_FILE=";
+		struct load l = {
+			.env = {url, mode, "OPENSANDBOX_API_KEY_FILE=/k",
+				"OPENSANDBOX_EGRESS_SANDBOX_ID=s",
+				"OPENSANDBOX_EGRESS_TOKEN=0123456789abcdef0123456789abcdef", ca}};
+		struct outcome o;
+
+		(void)snprintf(url, sizeof(url), "OPENSANDBOX_URL=%s", rows[i].url);
+		(void)snprintf(mode, sizeof(mode), "OPENSANDBOX_EGRESS_MODE=%s", rows[i].mode);
+		if (rows[i].ca)
+			(void)snprintf(ca, sizeof(ca), "OPENSANDBOX_CA_FILE=%s", rows[i].ca);
+		load_env(&l, false, true, &o);
+		if (rows[i].want ? o.ret == 0 || !strstr(o.msg.text, rows[i].want) : o.ret < 0)
+			fail_msg("row %zu: %d \"%s\"", i, o.ret, o.msg.text);
+		if (rows[i].kept)
+			assert_string_equal(o.s->opensandbox_url, rows[i].kept);
+		settings_free(o.s);
+	}
 }
 
 static void test_places_where_the_api_listens(void **state)
@@ -610,6 +657,7 @@ int main(void)
 		cmocka_unit_test(test_wrong_files_are_refused_at_their_line),
 		cmocka_unit_test(test_what_is_accepted_warns_where_it_should),
 		cmocka_unit_test(test_quiet_source_gives_no_warning),
+		cmocka_unit_test(test_server_that_is_followed),
 		cmocka_unit_test(test_places_where_the_api_listens),
 		cmocka_unit_test(test_token_is_taken_as_it_is_and_never_told),
 		cmocka_unit_test(test_port_variable_moves_the_listener_unless_its_address_is_set),

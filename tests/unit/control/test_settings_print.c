@@ -88,7 +88,8 @@ static void test_every_setting_with_a_key_is_printed(void **state)
 	struct load l = {.env = {"EGRESS_CA_KEY=/k", "OPENSANDBOX_EGRESS_SANDBOX_ID=s",
 				 "EGRESS_VAULT_FILE=/v", "OPENSANDBOX_EGRESS_HTTP_ADDR=:1",
 				 "OPENSANDBOX_EGRESS_DENY_WEBHOOK=http://h.test/",
-				 "EGRESS_POLICY_CEILING_FILE=/c"},
+				 "EGRESS_POLICY_CEILING_FILE=/c", "OPENSANDBOX_URL=https://o.test",
+				 "OPENSANDBOX_API_KEY_FILE=/key", "OPENSANDBOX_CA_FILE=/roots"},
 		.ceiling = "{\"defaultAction\":\"allow\"}"};
 	struct settings *s = must_load(&l);
 	struct strbuf text;

@@ -91,7 +91,7 @@ static void test_options(void **state)
 	BAD(inbound_all, 2);
 	BAD(log, 2);
 	BAD(zero[0], 1);
-	BAD(zero[1], 1);
+	BAD(hold, 2);
 	o = good;
 	o.read_only = 1;
 	assert_true(ruleset_options_valid(&o));

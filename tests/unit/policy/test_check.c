@@ -297,6 +297,28 @@ static void test_address_rules_allow_and_deny_wins(void **state)
 	policy_unref(p);
 }
 
+static void test_closed_policy_allows_nothing_and_says_why(void **state)
+{
+	static const char *const addrs[] = {"192.0.2.1", "10.0.0.1", "127.0.0.1", "2001:db8::1"};
+	struct policy *p = policy_new_closed();
+	char text[RULE_TEXT_MAX];
+
+	assert_int_equal(policy_check_name(p, SLICE("a.test"), 443).reason, REASON_SANDBOX_CLOSED);
+	assert_false(policy_check_name(p, SLICE("a.test"), 443).allow);
+	for (size_t i = 0; i < ARRAY_LEN(addrs); i++) {
+		struct netaddr a;
+
+		assert_true(netaddr_parse(slice_str(addrs[i]), &a));
+		assert_int_equal(policy_check_addr(p, &a, 443).reason, REASON_SANDBOX_CLOSED);
+		assert_false(policy_check_addr(p, &a, 443).allow);
+		assert_false(policy_addr_rule_allows(p, &a, 443));
+	}
+	assert_false(policy_default_allow(p));
+	policy_rule_text(p, POLICY_DEFAULT_RULE, text);
+	assert_string_equal(text, "lifecycle: deny");
+	policy_unref(p);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -312,6 +334,7 @@ int main(void)
 		cmocka_unit_test(test_refused_answer_names_the_denying_rule),
 		cmocka_unit_test(test_private_names_are_suffixes_and_single_labels),
 		cmocka_unit_test(test_address_rules_allow_and_deny_wins),
+		cmocka_unit_test(test_closed_policy_allows_nothing_and_says_why),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
