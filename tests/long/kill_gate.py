@@ -248,10 +248,9 @@ def back(bed, what):
 
 
 def kill(bed, name):
-    """Ends it, and returns its number; the supervisor takes the others along."""
-    pid = bed.pid(name)
-    if pid is None:
-        raise Failed(f"no {name}")
+    """Ends it, and returns its number; the supervisor takes the others along. The kernel's rules work
+    while the one killed before is not replaced yet, so there may be none for a moment."""
+    pid = until(lambda: bed.pid(name), f"a {name}", AGAIN_S)
     os.kill(pid, signal.SIGKILL)
     if name == "supervisor":
         bed.process.wait(5)
