@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "base/state.h"
 
-#define AUDIT_MAGIC UINT64_C(0x3254494455414745) /* grows with the layout */
+#define AUDIT_MAGIC UINT64_C(0x3354494455414745) /* grows with the layout */
 #define AUDIT_PAGE 4096
 
 struct audit_head {
@@ -30,6 +30,7 @@ struct audit_head {
 	uint64_t torn;   /* sink.h */
 	uint64_t gen;    /* its lowest bit tells which context counts */
 	struct context context[2];
+	struct audit_counts counts;
 };
 _Static_assert(sizeof(struct audit_head) <= AUDIT_PAGE, "the slots begin on the next page");
 
@@ -269,8 +270,24 @@ void audit_still_open(struct audit *a, struct audit_slot *s, const struct audit_
 	sink_wake(a->sink, 1);
 }
 
+/* Before the line: a crash between the two counts one too many. */
+static void audit_count(struct audit *a, const struct audit_event *e)
+{
+	struct audit_counts *c = &a->head->counts;
+
+	c->reads += e->kind == AUDIT_READ && e->verdict == AUDIT_ALLOWED;
+	c->refusals += e->verdict == AUDIT_BLOCKED;
+	c->last_us = clock_wall_us();
+}
+
+struct audit_counts audit_counts(const struct audit *a)
+{
+	return a->head->counts;
+}
+
 void audit_end(struct audit *a, struct audit_slot *s, const struct audit_event *e)
 {
+	audit_count(a, e);
 	if (!audit_room(a)) {
 		slot_end(a->slots, s, e);
 		sink_wake(a->sink, 0);
@@ -313,6 +330,7 @@ void audit_note(struct audit *a, const struct audit_event *e, char id[AUDIT_ID_L
 	uint64_t serial = audit_serial(a);
 	uint64_t second;
 
+	audit_count(a, e);
 	audit_id(a, serial, own);
 	if (audit_is_refusal(e)) {
 		second = clock_mono_ms() / 1000;

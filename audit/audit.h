@@ -59,6 +59,14 @@ void audit_on_rotate(struct audit *a, uint64_t max_bytes, void (*cb)(void *arg),
 /* Where a log reader stands: last committed seq. */
 uint64_t audit_seq(const struct audit *a);
 
+/* Since egress was started, over its workers. */
+struct audit_counts {
+	uint64_t reads;    /* web reads that were allowed and are over */
+	uint64_t refusals; /* each by itself, also where one line sums up several */
+	uint64_t last_us;  /* wall clock of the last event, 0: there was none */
+};
+struct audit_counts audit_counts(const struct audit *a);
+
 /* From now on slots and lines carry these labels; c->len 0: none. Survives the worker. A line of
  * kind context says so, and who did it (AUDIT_UID_NONE: not known). E_FULL, and nothing is changed:
  * there is no room for the line. */

@@ -212,9 +212,14 @@ static json_t *worker_status_audit(const struct audit *a)
 {
 	struct slice labels = audit_context(a);
 	json_t *context = json_loadb(labels.p, labels.len, 0, NULL);
+	struct audit_counts counts = audit_counts(a);
+	char last[CLOCK_TEXT_MAX];
 
-	return json_pack("{s:I, s:I, s:o}", "seq", (json_int_t)audit_seq(a), "oldest",
-		(json_int_t)audit_oldest(a), "context", context ? context : json_object());
+	clock_text(counts.last_us, last);
+	return json_pack("{s:I, s:I, s:I, s:I, s:s?, s:o}", "seq", (json_int_t)audit_seq(a),
+		"oldest", (json_int_t)audit_oldest(a), "reads", (json_int_t)counts.reads,
+		"refusals", (json_int_t)counts.refusals, "last", counts.last_us ? last : NULL,
+		"context", context ? context : json_object());
 }
 
 static void on_api_status(struct api_call *call, void *arg)

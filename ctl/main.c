@@ -8,6 +8,7 @@
 
 #include "ctl/audit_cmd.h"
 #include "ctl/policy_cmd.h"
+#include "ctl/sandboxes_cmd.h"
 #include "ctl/status_cmd.h"
 #include "ctl/vault_cmd.h"
 #include "ctl/watch_cmd.h"
@@ -22,6 +23,7 @@ static const char main_help[] =
 	"      egressctl policy check [OPTION]... METHOD URL\n"
 	"      egressctl policy get|set|allow|deny|rm [OPTION]... [ARGUMENT]...\n"
 	"      egressctl vault list [OPTION]...\n"
+	"      egressctl sandboxes|sandbox [OPTION]... [ID]\n"
 	"      egressctl watch --out DIR [OPTION]...\n"
 	"      egressctl --help | --version\n"
 	"\n"
@@ -34,6 +36,7 @@ static const char main_help[] =
 	"      policy check    the verdict about one request, without sending it\n"
 	"      policy get      the policy of a running egress; set, allow, deny, rm change it\n"
 	"      vault list      credentials and bindings of the vault file, without values\n"
+	"      sandboxes       those of a platform as a table; sandbox ID shows one in full\n"
 	"      watch           follow the sandboxes of a platform: trails, policies, alarms\n"
 	"\n"
 	"      Each has a --help of its own.\n"
@@ -66,6 +69,8 @@ int main(int argc, char **argv)
 	static const struct command commands[] = {
 		{"audit", audit_cmd_run},
 		{"policy", policy_cmd_run},
+		{"sandbox", sandbox_cmd_run},
+		{"sandboxes", sandboxes_cmd_run},
 		{"status", status_cmd_run},
 		{"vault", vault_cmd_run},
 		{"watch", watch_cmd_run},

@@ -8,6 +8,7 @@
 #include "base/arena.h"
 #include "base/secmem.h"
 #include "base/strbuf.h"
+#include "ctl/command.h"
 #include "ctl/environment.h"
 
 #define API_URL_MAX 4096
@@ -18,6 +19,43 @@ struct sidecar {
 	struct slice headers; /* in locked memory */
 	char url[AUTHORITY_TEXT_MAX + LIFECYCLE_PREFIX_MAX + 8];
 };
+
+static int platform_add(const char **list, const char *text)
+{
+	size_t n = 0;
+
+	while (list[n])
+		n++;
+	if (n == PLATFORM_LIST_MAX) {
+		command_complain("\"%.60s\": more than %d", text, PLATFORM_LIST_MAX);
+		return E_LIMIT;
+	}
+	list[n] = text;
+	return 1;
+}
+
+int platform_option(struct platform_options *o, int c, const char *text)
+{
+	switch (c) {
+	case PLATFORM_URL:
+		o->url = text;
+		return 1;
+	case PLATFORM_KEY:
+		o->key_file = text;
+		return 1;
+	case PLATFORM_CA:
+		o->ca_file = text;
+		return 1;
+	case PLATFORM_STATE:
+		return platform_add(o->states, text);
+	case PLATFORM_METADATA:
+		return platform_add(o->metadata, text);
+	case PLATFORM_HOST:
+		return platform_add(o->hosts, text);
+	default:
+		return 0;
+	}
+}
 
 static const char *api_option(const char *option, const char *variable)
 {

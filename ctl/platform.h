@@ -20,6 +20,36 @@ struct platform_options {
 	const char *hosts[PLATFORM_LIST_MAX + 1];
 };
 
+/* Rows for getopt_long, and what takes them: 1; 0: it is another option; negative, after a
+ * complaint: it is wrong. */
+enum {
+	PLATFORM_URL = 2000, /* above every option of a command's own */
+	PLATFORM_KEY,
+	PLATFORM_CA,
+	PLATFORM_STATE,
+	PLATFORM_METADATA,
+	PLATFORM_HOST,
+};
+#define PLATFORM_LONGS                                                    \
+	{"url", required_argument, NULL, PLATFORM_URL},                   \
+		{"key-file", required_argument, NULL, PLATFORM_KEY},      \
+		{"ca", required_argument, NULL, PLATFORM_CA},             \
+		{"state", required_argument, NULL, PLATFORM_STATE},       \
+		{"metadata", required_argument, NULL, PLATFORM_METADATA}, \
+	{                                                                 \
+		"endpoint-host", required_argument, NULL, PLATFORM_HOST   \
+	}
+int platform_option(struct platform_options *o, int c, const char *text);
+#define PLATFORM_HELP                                                                        \
+	"          --url URL             of the server; default: OPENSANDBOX_URL\n"          \
+	"          --key-file FILE       its API key; default: OPENSANDBOX_API_KEY_FILE\n"   \
+	"          --ca FILE             the only roots that count for TLS; default:\n"      \
+	"                                OPENSANDBOX_CA_FILE, else those of the system\n"    \
+	"          --state STATE         sandboxes in this state alone; may be repeated\n"   \
+	"          --metadata NAME=VALUE sandboxes with it alone; all of them if repeated\n" \
+	"          --endpoint-host HOST  name, address or block where sidecars may be\n"     \
+	"                                reached, beside the server's own host and loopback\n"
+
 struct platform {
 	struct caller caller;
 	const struct platform_options *o;

@@ -113,48 +113,50 @@ static void status_lifecycle(struct strbuf *out, const json_t *life)
 	strbuf_char(out, '\n');
 }
 
-static void status_print(const json_t *doc)
+void status_print(const json_t *doc, struct strbuf *out)
 {
 	const json_t *vault = json_object_get(doc, "vault");
-	struct strbuf out;
 
-	strbuf_init(&out, STATUS_TEXT_MAX);
-	status_health(&out, json_object_get(doc, "health"));
-	status_line(&out, "version", status_text(doc, "version"));
-	status_line(&out, "instance", status_text(doc, "instance"));
+	status_health(out, json_object_get(doc, "health"));
+	status_line(out, "version", status_text(doc, "version"));
+	status_line(out, "instance", status_text(doc, "instance"));
 	if (status_text(doc, "sandbox")[0])
-		status_line(&out, "sandbox", status_text(doc, "sandbox"));
-	strbuf_printf(&out, "%-12s%s, %lld s ago\n", "started", status_text(doc, "started"),
+		status_line(out, "sandbox", status_text(doc, "sandbox"));
+	strbuf_printf(out, "%-12s%s, %lld s ago\n", "started", status_text(doc, "started"),
 		status_number(doc, "uptimeSeconds"));
-	strbuf_printf(&out, "%-12s%s%s\n", "mode", status_text(doc, "mode"),
+	strbuf_printf(out, "%-12s%s%s\n", "mode", status_text(doc, "mode"),
 		json_is_true(json_object_get(doc, "readOnly")) ? ", read-only" : "");
-	status_policy(&out, json_object_get(doc, "policy"));
-	status_list(&out, "write hosts", json_object_get(doc, "writeHosts"));
+	status_policy(out, json_object_get(doc, "policy"));
+	status_list(out, "write hosts", json_object_get(doc, "writeHosts"));
 	if (json_is_object(vault))
 		strbuf_printf(
-			&out, "%-12srevision %lld\n", "vault", status_number(vault, "revision"));
+			out, "%-12srevision %lld\n", "vault", status_number(vault, "revision"));
 	else
-		status_line(&out, "vault", "none");
-	status_lifecycle(&out, json_object_get(doc, "lifecycle"));
-	strbuf_printf(&out, "%-12s%lld lines\n", "audit",
-		status_number(json_object_get(doc, "audit"), "seq"));
-	status_list(&out, "warning", json_object_get(doc, "warnings"));
-	(void)fwrite(strbuf_cstr(&out), 1, out.len, stdout);
-	strbuf_fini(&out);
+		status_line(out, "vault", "none");
+	status_lifecycle(out, json_object_get(doc, "lifecycle"));
+	strbuf_printf(out, "%-12s%lld lines; since the start %lld reads, %lld refusals\n", "audit",
+		status_number(json_object_get(doc, "audit"), "seq"),
+		status_number(json_object_get(doc, "audit"), "reads"),
+		status_number(json_object_get(doc, "audit"), "refusals"));
+	status_list(out, "warning", json_object_get(doc, "warnings"));
 }
 
 static enum command_exit status_answer(const struct api_client_answer *a, bool as_json)
 {
 	const char *state = status_text(json_object_get(a->doc, "health"), "state");
+	struct strbuf out;
 
 	if (a->status != 200) {
 		command_complain("refused (%d): %s", a->status, api_client_message(a));
 		return COMMAND_NO;
 	}
+	strbuf_init(&out, STATUS_TEXT_MAX);
 	if (as_json)
 		(void)fwrite(a->text.p ? a->text.p : "", 1, a->text.len, stdout);
 	else
-		status_print(a->doc);
+		status_print(a->doc, &out);
+	(void)fwrite(strbuf_cstr(&out), 1, out.len, stdout);
+	strbuf_fini(&out);
 	return command_flush(strcmp(state, "ok") == 0 || strcmp(state, "degraded") == 0
 			? COMMAND_OK
 			: COMMAND_NO);

@@ -25,15 +25,7 @@ static const char watch_help[] =
 	"\n"
 	"OPTIONS\n"
 	"      -o, --out DIR             where everything is kept; made if it is not there\n"
-	"          --once                look at each sandbox once, then end\n"
-	"          --url URL             of the server; default: OPENSANDBOX_URL\n"
-	"          --key-file FILE       its API key; default: OPENSANDBOX_API_KEY_FILE\n"
-	"          --ca FILE             the only roots that count for TLS; default:\n"
-	"                                OPENSANDBOX_CA_FILE, else those of the system\n"
-	"          --state STATE         sandboxes in this state alone; may be repeated\n"
-	"          --metadata NAME=VALUE sandboxes with it alone; all of them if repeated\n"
-	"          --endpoint-host HOST  name, address or block where sidecars may be reached,\n"
-	"                                beside the server's own host and loopback\n"
+	"          --once                look at each sandbox once, then end\n" PLATFORM_HELP
 	"          --webhook URL         gets a POST for each alarm\n"
 	"          --interval SECONDS    from one look at a quiet trail to the next: 5\n"
 	"      -h, --help                print this text\n"
@@ -51,95 +43,48 @@ static const char watch_help[] =
 	"      1   --once: an alarm\n"
 	"      2   wrong usage or settings; --once: the server cannot be asked\n";
 
-enum watch_option {
+enum {
 	WATCH_ONCE = 1000, /* above every letter */
-	WATCH_URL,
-	WATCH_KEY,
-	WATCH_CA,
-	WATCH_STATE,
-	WATCH_METADATA,
-	WATCH_HOST,
 	WATCH_WEBHOOK,
 	WATCH_INTERVAL,
 };
-
-static const struct option watch_longs[] = {
-	{"out", required_argument, NULL, 'o'},
-	{"once", no_argument, NULL, WATCH_ONCE},
-	{"url", required_argument, NULL, WATCH_URL},
-	{"key-file", required_argument, NULL, WATCH_KEY},
-	{"ca", required_argument, NULL, WATCH_CA},
-	{"state", required_argument, NULL, WATCH_STATE},
-	{"metadata", required_argument, NULL, WATCH_METADATA},
-	{"endpoint-host", required_argument, NULL, WATCH_HOST},
-	{"webhook", required_argument, NULL, WATCH_WEBHOOK},
-	{"interval", required_argument, NULL, WATCH_INTERVAL},
-	{"help", no_argument, NULL, 'h'},
-	{NULL, 0, NULL, 0},
-};
-
-static bool watch_add(const char **list, const char *text)
-{
-	size_t n = 0;
-
-	while (list[n])
-		n++;
-	if (n < PLATFORM_LIST_MAX)
-		list[n] = text;
-	else
-		command_complain("\"%.60s\": more than %d", text, PLATFORM_LIST_MAX);
-	return n < PLATFORM_LIST_MAX;
-}
 
 static bool watch_option(struct watch_options *o, int c, const char *text)
 {
 	uint64_t seconds = 0;
 
-	switch (c) {
-	case 'o':
+	if (c == 'o')
 		o->dir = text;
-		return true;
-	case WATCH_ONCE:
+	else if (c == WATCH_ONCE)
 		o->once = true;
-		return true;
-	case WATCH_URL:
-		o->platform.url = text;
-		return true;
-	case WATCH_KEY:
-		o->platform.key_file = text;
-		return true;
-	case WATCH_CA:
-		o->platform.ca_file = text;
-		return true;
-	case WATCH_STATE:
-		return watch_add(o->platform.states, text);
-	case WATCH_METADATA:
-		return watch_add(o->platform.metadata, text);
-	case WATCH_HOST:
-		return watch_add(o->platform.hosts, text);
-	case WATCH_WEBHOOK:
+	else if (c == WATCH_WEBHOOK)
 		o->webhook = text;
-		return true;
-	case WATCH_INTERVAL:
-		if (slice_to_u64(slice_str(text), &seconds) && seconds > 0 && seconds <= 3600) {
-			o->interval_ms = (uint32_t)seconds * 1000;
-			return true;
-		}
+	else if (c != WATCH_INTERVAL)
+		return platform_option(&o->platform, c, text) > 0;
+	else if (slice_to_u64(slice_str(text), &seconds) && seconds > 0 && seconds <= 3600)
+		o->interval_ms = (uint32_t)seconds * 1000;
+	else
 		command_complain("--interval \"%.60s\": expected 1 to 3600", text);
-		return false;
-	default:
-		return false;
-	}
+	return c != WATCH_INTERVAL || o->interval_ms == seconds * 1000;
 }
 
 enum command_exit watch_cmd_run(int argc, char **argv)
 {
 	static const char name[] = "egressctl watch";
+	static const struct option longs[] = {
+		{"out", required_argument, NULL, 'o'},
+		{"once", no_argument, NULL, WATCH_ONCE},
+		PLATFORM_LONGS,
+		{"webhook", required_argument, NULL, WATCH_WEBHOOK},
+		{"interval", required_argument, NULL, WATCH_INTERVAL},
+		{"help", no_argument, NULL, 'h'},
+		{NULL, 0, NULL, 0},
+	};
 	struct watch_options o = {.interval_ms = WATCH_INTERVAL_S * 1000};
 	int c;
 
 	optind = 0;
-	while ((c = command_option(argc, argv, ":o:h", watch_longs, name)) != -1) {
+	while ((c = command_option(argc, argv, ":o:h", longs, name)) != -1) {
 		if (c == 'h')
 			return command_help(watch_help);
 		if (!watch_option(&o, c, optarg))

@@ -47,7 +47,7 @@ class Sidecar:
         self.instance = secrets.token_hex(8)
         self.policy, self.revision = json.loads(json.dumps(self.start_policy)), 1
         self.vault, self.labels = None, {}
-        self.seq, self.prev, self.lines, self.oldest = 0, "0" * 64, [], 1
+        self.seq, self.prev, self.lines, self.oldest, self.reads = 0, "0" * 64, [], 1, 0
         self.write(kind="start", rule=f"egress {self.version}, instance {self.instance}")
 
     # ---- the trail
@@ -61,6 +61,7 @@ class Sidecar:
                           context=self.labels or None, verdict="allowed", reason="allowed", up=0,
                           down=0, ms=0)
             if more.get("kind", "read") == "read":
+                self.reads += 1
                 url = f"https://docs.test/{self.seq}"
                 fields.update(method="GET", url=url, host="docs.test", port=443, status=200,
                               addr="192.0.2.1", via="connect", alpn="http/1.1", up=100, down=2000,
@@ -138,7 +139,8 @@ class Sidecar:
             "writeHosts": ["api.model.test"],
             "vault": {"revision": self.vault["revision"]} if self.vault else None,
             "lifecycle": None,
-            "audit": {"seq": self.seq, "oldest": self.oldest, "context": self.labels},
+            "audit": {"seq": self.seq, "oldest": self.oldest, "reads": self.reads, "refusals": 0,
+                      "last": stamp(), "context": self.labels},
             "api": {"unauthorized": self.unauthorized}, "warnings": []})
 
     def mode(self):

@@ -5,6 +5,7 @@ import http.server
 import json
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import threading
@@ -386,6 +387,46 @@ def case_an_endpoint_elsewhere_is_named_first():
                 return
         watch.once()
         want(box.sidecar.policy, POLICY, "policy")
+
+
+def ctl(watch, *args, code=0):
+    """egressctl with the settings of that watch in the environment."""
+    env = dict(watch.env, OPENSANDBOX_URL=watch.args[4], OPENSANDBOX_API_KEY_FILE=watch.key_file)
+    p = subprocess.run([watchbed.CTL, *args], env=env, capture_output=True, text=True, timeout=60)
+    want(p.returncode, code, f"exit code of {args}; {p.stdout[-400:]} {p.stderr[-800:]}")
+    return p.stdout, p.stderr
+
+
+def case_sandboxes_and_one_in_full():
+    with platform() as (world, watch):
+        for i in range(40):
+            world.create(f"sbx-{i}", REVIEWER["metadata"], seconds=3600).sidecar.write(2)
+        world.create("still", {"agent": "writer\x1b[31m"}, state="Paused")
+        out = ctl(watch, "sandboxes")[0].splitlines()
+        want(out[0].split(), "ID STATE EXPIRES POLICY WRITE HOSTS VAULT READS REFUSED LAST".split(),
+             "head of the table")
+        rows = {line.split()[0]: line.split() for line in out[1:]}
+        want(len(rows), 41, "rows")
+        want((rows["sbx-7"][1], rows["sbx-7"][3:6]),
+             ("Running", ["deny_all", "api.model.test", "-"]), "a row")
+        want(rows["still"][1:], ["Paused"] + ["-"] * 7, "one that stands still")
+        out = ctl(watch, "sandbox", "still")[0]
+        want_in("metadata    agent=writer\\u001b[31m", out, "one in full")
+        out = ctl(watch, "sandbox", "sbx-7")[0]
+        for part in ("id          sbx-7", "state       Running", "mode        dns+nft"):
+            want_in(part, out, "one in full")
+        doc = json.loads(ctl(watch, "sandbox", "sbx-7", "--json")[0])
+        want((doc["sandbox"]["id"], doc["status"]["sandbox"]), ("sbx-7", "sbx-7"), "JSON")
+        docs = [json.loads(x) for x in ctl(watch, "sandboxes", "--json")[0].splitlines()]
+        want(len(docs), 41, "lines of JSON")
+        ctl(watch, "sandbox", "none", code=1)
+        ctl(watch, "sandbox", "../x", code=2)
+        ctl(watch, "sandbox", code=2)
+        world.boxes["sbx-7"].endpoint = "127.0.0.1:9/proxy/18080"
+        out = ctl(watch, "sandboxes", code=1)[0]
+        want_in("connection refused", next(x for x in out.splitlines() if "sbx-7 " in x), "row")
+        world.key = "another"
+        want_in("INVALID_API_KEY", ctl(watch, "sandboxes", code=2)[1], "what it says")
 
 
 if __name__ == "__main__":

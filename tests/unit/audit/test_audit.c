@@ -343,6 +343,31 @@ static void test_open_exchanges_of_a_killed_worker_are_interrupted(void **state)
 	fixture_fini(&f);
 }
 
+static void test_counts_outlive_the_worker(void **state)
+{
+	struct audit_event e = trail_refusal("a.test", 1000);
+	struct audit_counts c;
+	struct fixture f;
+
+	fixture_init(&f);
+	fixture_open(&f, true);
+	assert_int_equal(audit_counts(f.audit).last_us, 0);
+	end(&f, begin(&f, "http://docs.test/a"), "http://docs.test/a");
+	/* Most of them become one line. */
+	for (int i = 0; i < 200; i++)
+		audit_note(f.audit, &e, NULL);
+	clock_fake(6000000, 77);
+	note(&f, AUDIT_START);
+	fixture_kill(&f);
+	fixture_open(&f, true);
+	c = audit_counts(f.audit);
+	assert_int_equal(c.reads, 1);
+	assert_int_equal(c.refusals, 200);
+	assert_int_equal(c.last_us, 77);
+	free(fixture_close(&f));
+	fixture_fini(&f);
+}
+
 static void test_killed_worker_with_a_full_ring_loses_nothing(void **state)
 {
 	static struct audit_slot *slots[300];
@@ -675,6 +700,7 @@ int main(void)
 		cmocka_unit_test(test_flood_of_refusals_does_not_stop_reads),
 		cmocka_unit_test(test_summary_is_written_by_the_loop_when_its_second_is_over),
 		cmocka_unit_test(test_open_exchanges_of_a_killed_worker_are_interrupted),
+		cmocka_unit_test(test_counts_outlive_the_worker),
 		cmocka_unit_test(test_killed_worker_with_a_full_ring_loses_nothing),
 		cmocka_unit_test(test_lines_in_the_file_beyond_the_cursor_are_not_repeated),
 		cmocka_unit_test(test_new_area_goes_on_from_the_file_and_says_that_there_is_a_gap),
