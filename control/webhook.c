@@ -1,4 +1,5 @@
-/* One event at a time, in order. Before it: the name and web gates refuse a name; after it:
+/* One event at a time, in order. Before it: the name and web gates refuse a name, or `egressctl
+ * watch` raises an alarm; after it:
  * proxy/fetch connects and verifies as for any origin. */
 #include "control/webhook.h"
 
@@ -14,18 +15,15 @@
 #include "base/hostname.h"
 #include "base/log.h"
 #include "base/map.h"
-#include "base/strbuf.h"
 #include "proxy/fetch.h"
 
-#define WEBHOOK_NAMES_MAX 4096 /* whose last time is remembered */
-#define WEBHOOK_TEXT_MAX 8192
+#define WEBHOOK_NAMES_MAX 4096   /* whose last time is remembered */
 #define WEBHOOK_ANSWER_MAX 65536 /* read to the end, and not looked at */
 
 struct webhook_event {
 	TAILQ_ENTRY(webhook_event) link;
-	uint64_t wall_us;
-	size_t len;
-	char name[HOSTNAME_MAX + 1];
+	char *what; /* for the log */
+	char *text;
 };
 
 TAILQ_HEAD(webhook_event_list, webhook_event);
@@ -51,6 +49,13 @@ static void webhook_wait(struct webhook *h, uint32_t ms)
 	event_add(h->timer, &tv);
 }
 
+static void webhook_event_free(struct webhook_event *e)
+{
+	free(e->what);
+	free(e->text);
+	free(e);
+}
+
 /* The first event is over. */
 static void webhook_next(struct webhook *h)
 {
@@ -58,7 +63,7 @@ static void webhook_next(struct webhook *h)
 
 	TAILQ_REMOVE(&h->queue, e, link);
 	h->n_queued--;
-	free(e);
+	webhook_event_free(e);
 	h->tries = 0;
 	if (h->n_queued > 0)
 		webhook_wait(h, 0);
@@ -76,33 +81,15 @@ static void on_webhook_answer(const struct fetch_answer *answer, void *arg)
 	if (status >= 200 && status < 300) {
 		webhook_next(h);
 	} else if (status >= 300 && status < 500) {
-		log_warn("webhook", "%s: answered %d: not sent again", e->name, status);
+		log_warn("webhook", "%s: answered %d: not sent again", e->what, status);
 		webhook_next(h);
 	} else if (h->tries == WEBHOOK_TRIES_MAX) {
-		log_warn("webhook", "%s: given up: %s (%d)", e->name,
+		log_warn("webhook", "%s: given up: %s (%d)", e->what,
 			answer->why ? answer->why : "the receiver failed", status);
 		webhook_next(h);
 	} else {
 		webhook_wait(h, 1000u << (h->tries - 1));
 	}
-}
-
-static void webhook_text(const struct webhook *h, struct strbuf *body)
-{
-	const struct webhook_event *e = TAILQ_FIRST(&h->queue);
-	char when[CLOCK_TEXT_MAX];
-	json_t *doc;
-	char *text;
-
-	/* To the second, as the replaced image writes it. */
-	clock_text(e->wall_us / 1000000 * 1000000, when);
-	memcpy(when + 19, "Z", 2);
-	doc = json_pack("{s:s, s:s, s:s, s:s}", "hostname", e->name, "timestamp", when, "source",
-		"opensandbox-egress", "sandboxId", h->sandbox_id);
-	text = json_dumps(doc, JSON_COMPACT);
-	strbuf_str(body, text ? text : "{}");
-	free(text);
-	json_decref(doc);
 }
 
 static void on_webhook_timer(evutil_socket_t fd, short what, void *arg)
@@ -112,16 +99,12 @@ static void on_webhook_timer(evutil_socket_t fd, short what, void *arg)
 		.method = "POST",
 		.target = &h->target,
 		.content_type = "application/json",
+		.content = slice_str(TAILQ_FIRST(&h->queue)->text),
 		.answer_max = WEBHOOK_ANSWER_MAX,
 		.timeout_ms = WEBHOOK_TRY_MS,
 	};
-	struct strbuf text;
 
-	strbuf_init(&text, WEBHOOK_TEXT_MAX);
-	webhook_text(h, &text);
-	r.content = strbuf_slice(&text);
 	h->fetch = fetch_start(h->px, &r, on_webhook_answer, h);
-	strbuf_fini(&text);
 }
 
 /* False if the name had an event a moment ago. */
@@ -138,26 +121,43 @@ static bool webhook_is_due(struct webhook *h, struct slice name)
 	return true;
 }
 
-void webhook_denied(struct webhook *h, struct slice name)
+void webhook_send(struct webhook *h, const char *what, const char *text)
 {
 	struct webhook_event *e;
 	uint32_t left_out;
 
-	/* The root has no name to report. */
-	if (name.len == 0 || name.len > HOSTNAME_MAX || !webhook_is_due(h, name))
-		return;
 	if (h->n_queued == WEBHOOK_QUEUE_MAX) {
 		if (log_rate_ok(&h->full_rate, clock_mono_ms(), &left_out))
-			log_warn("webhook", "%.*s: left out, the queue is full (%u before it)",
-				SLICE_FMT(name), left_out);
+			log_warn("webhook", "%s: left out, the queue is full (%u before it)", what,
+				left_out);
 		return;
 	}
 	e = xcalloc(1, sizeof(*e));
-	e->wall_us = clock_wall_us();
-	memcpy(e->name, name.p, name.len);
+	e->what = xstrdup(what);
+	e->text = xstrdup(text);
 	TAILQ_INSERT_TAIL(&h->queue, e, link);
 	if (h->n_queued++ == 0)
 		webhook_wait(h, 0);
+}
+
+void webhook_denied(struct webhook *h, struct slice name)
+{
+	char when[CLOCK_TEXT_MAX], host[HOSTNAME_MAX + 1];
+	json_t *doc;
+	char *text;
+
+	/* The root has no name to report. */
+	if (name.len == 0 || !slice_to_cstr(name, host, sizeof(host)) || !webhook_is_due(h, name))
+		return;
+	/* To the second, as the replaced image writes it. */
+	clock_text(clock_wall_us() / 1000000 * 1000000, when);
+	memcpy(when + 19, "Z", 2);
+	doc = json_pack("{s:s, s:s, s:s, s:s}", "hostname", host, "timestamp", when, "source",
+		"opensandbox-egress", "sandboxId", h->sandbox_id);
+	text = json_dumps(doc, JSON_COMPACT);
+	webhook_send(h, host, text ? text : "{}");
+	free(text);
+	json_decref(doc);
 }
 
 bool webhook_busy(const struct webhook *h)
@@ -197,7 +197,7 @@ void webhook_free(struct webhook *h)
 	fetch_cancel(h->fetch);
 	while ((e = TAILQ_FIRST(&h->queue)) != NULL) {
 		TAILQ_REMOVE(&h->queue, e, link);
-		free(e);
+		webhook_event_free(e);
 	}
 	event_free(h->timer);
 	map_free(h->sent);

@@ -24,6 +24,8 @@ struct webhook *webhook_new(
 /* What waits is not sent. Accepts NULL. */
 void webhook_free(struct webhook *h);
 const char *webhook_url(const struct webhook *h);
+/* Any event, a JSON document; what: for the log. Both are copied. Never blocks, never fails. */
+void webhook_send(struct webhook *h, const char *what, const char *text);
 /* A name was refused: normal form. Never blocks, never fails. */
 void webhook_denied(struct webhook *h, struct slice name);
 /* True while something waits that has not failed yet: a stop may wait for it. */

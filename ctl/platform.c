@@ -140,6 +140,14 @@ static int platform_key(struct platform *a, struct errmsg *msg)
 	return ret;
 }
 
+bool platform_is_url(const char *text)
+{
+	struct request_target target;
+
+	return request_target_decode(SLICE("GET"), slice_str(text), &target) == 0 &&
+		target.form == TARGET_ABSOLUTE && !target.userinfo;
+}
+
 int platform_open(struct platform *a, const struct platform_options *o, struct errmsg *msg)
 {
 	const char *url = api_option(o->url, "OPENSANDBOX_URL");
@@ -148,8 +156,9 @@ int platform_open(struct platform *a, const struct platform_options *o, struct e
 	int ret;
 
 	*a = (struct platform){.o = o};
-	if (!url || request_target_decode(SLICE("GET"), slice_str(url), &target) < 0 ||
-		target.form != TARGET_ABSOLUTE || target.userinfo || target.query.len > 0)
+	if (!url || !platform_is_url(url) ||
+		request_target_decode(SLICE("GET"), slice_str(url), &target) < 0 ||
+		target.query.len > 0)
 		return errmsg_set(msg, E_VALUE,
 			"\"%.100s\": expected the URL of the lifecycle API (--url or "
 			"OPENSANDBOX_URL), like https://opensandbox.example",

@@ -60,6 +60,9 @@ struct platform {
 	char *key;            /* the line with it, in locked memory; NULL: there is none */
 };
 
+/* http or https, with a host and without userinfo. */
+bool platform_is_url(const char *text);
+
 /* E_VALUE: neither --url nor OPENSANDBOX_URL, or one that is no URL. o is borrowed.
  * platform_close also after a failure. */
 CHECKED int platform_open(struct platform *a, const struct platform_options *o, struct errmsg *msg);

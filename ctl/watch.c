@@ -19,19 +19,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/proc.h"
+#include "control/webhook.h"
 
 #define WATCH_ONCE_FAILURES 3 /* lists that --once tries */
 #define WATCH_DETAIL_MAX 512
-#define WATCH_HOOK_MS 5000
-
-/* An alarm on its way to the webhook. */
-struct hook {
-	TAILQ_ENTRY(hook) link;
-	struct watch *w;
-	struct fetch *fetch;
-	unsigned tries;
-	char *text;
-};
 
 static const char *const alarm_names[] = {
 #define X(id, name, text) name,
@@ -62,68 +53,24 @@ uint64_t watch_backoff_ms(unsigned n)
 
 /* --- alarms --- */
 
-static void hook_drop(struct watch *w, struct hook *h)
-{
-	TAILQ_REMOVE(&w->hooks, h, link);
-	w->n_hooks--;
-	fetch_cancel(h->fetch);
-	free(h->text);
-	free(h);
-}
-
-static void on_hook(const struct fetch_answer *a, void *arg)
-{
-	struct hook *h = arg;
-	struct errmsg msg;
-
-	h->fetch = NULL;
-	if (a->err == 0 && a->status < 500) {
-		if (a->status >= 300)
-			log_warn("watch", "webhook: answered %d: not sent again", a->status);
-		hook_drop(h->w, h);
-	} else if (++h->tries == WATCH_HOOK_TRIES) {
-		log_warn("watch", "webhook: given up: %s", platform_why(a, &msg));
-		hook_drop(h->w, h);
-	} else {
-		h->w->hook_due_ms = clock_mono_ms() + watch_backoff_ms(h->tries - 1);
-	}
-}
-
-/* The first one, if it is not on its way. */
-static void watch_step_hooks(struct watch *w, uint64_t now)
-{
-	struct hook *h = TAILQ_FIRST(&w->hooks);
-	const struct fetch_request r = {.method = "POST",
-		.target = &w->hook_target,
-		.content_type = "application/json",
-		.content = h ? slice_str(h->text) : SLICE_EMPTY,
-		.answer_max = 65536,
-		.timeout_ms = WATCH_HOOK_MS};
-
-	if (h && !h->fetch && now >= w->hook_due_ms)
-		h->fetch = fetch_start(w->platform.caller.px, &r, on_hook, h);
-}
-
 void watch_alarm(struct watch *w, enum watch_alarm alarm, const char *id, const char *detail)
 {
 	struct slice why = slice_first(slice_str(detail), WATCH_DETAIL_MAX);
 	char when[CLOCK_TEXT_MAX], text[6 * WATCH_DETAIL_MAX + 3];
-	struct hook *h;
+	char *doc = NULL;
 
 	w->alarms++;
 	log_error("watch", "alarm %s: %s: %s: %s", alarm_names[alarm], id, alarm_texts[alarm],
 		detail);
-	if (!w->o->webhook || w->n_hooks == WATCH_HOOKS_MAX)
+	if (!w->webhook)
 		return;
 	clock_text(clock_wall_us(), when);
 	text[event_json_string(text, why)] = '\0';
-	h = xcalloc(1, sizeof(*h));
-	h->w = w;
-	REQUIRE(asprintf(&h->text,
+	REQUIRE(asprintf(&doc,
 			"{\"alarm\":\"%s\",\"sandbox\":\"%s\",\"timestamp\":\"%s\",\"detail\":%s}",
 			alarm_names[alarm], id, when, text) > 0);
-	TAILQ_INSERT_TAIL(&w->hooks, h, link);
-	w->n_hooks++;
+	webhook_send(w->webhook, id, doc);
+	free(doc);
 }
 
 /* --- the list --- */
@@ -234,7 +181,8 @@ static void watch_step_once(struct watch *w, uint64_t now)
 
 	while (b && box_is_done(b))
 		b = box_next(b);
-	if (!w->listed || (b && now < w->start_ms + WATCH_ONCE_MS) || w->n_hooks > 0)
+	if (!w->listed || (b && now < w->start_ms + WATCH_ONCE_MS) ||
+		(w->webhook && webhook_busy(w->webhook)))
 		return;
 	if (b)
 		log_error("watch", "not done after %d s", WATCH_ONCE_MS / 1000);
@@ -251,7 +199,6 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	watch_step_list(w, now);
 	for (b = TAILQ_FIRST(&w->boxes); b; b = box_next(b))
 		box_step(b, now);
-	watch_step_hooks(w, now);
 	if (w->o->once)
 		watch_step_once(w, now);
 }
@@ -309,13 +256,11 @@ static int watch_open(struct watch *w, int *lock, struct errmsg *msg)
 		ret = watch_open_dir(w->o->dir, lock, msg);
 	if (ret == 0)
 		ret = watch_load(w, msg);
-	if (ret == 0 && w->o->webhook &&
-		(request_target_decode(SLICE("POST"), slice_str(w->o->webhook), &w->hook_target) <
-				0 ||
-			w->hook_target.form != TARGET_ABSOLUTE || w->hook_target.userinfo))
-		ret = errmsg_set(msg, E_VALUE, "--webhook: expected a URL");
 	if (ret == 0)
 		ret = platform_open(&w->platform, &w->o->platform, msg);
+	if (ret == 0 && w->o->webhook)
+		w->webhook = webhook_new(
+			w->platform.caller.base, w->platform.caller.px, w->o->webhook, NULL);
 	return ret;
 }
 
@@ -341,11 +286,9 @@ enum command_exit watch_run(const struct watch_options *o)
 {
 	struct watch w = {.o = o};
 	struct errmsg msg = {""};
-	struct hook *h, *next;
 	int lock = -1;
 
 	TAILQ_INIT(&w.boxes);
-	TAILQ_INIT(&w.hooks);
 	w.names = map_new(0, NULL);
 	log_setup(LOG_LEVEL_INFO, STDERR_FILENO, "egressctl");
 	(void)signal(SIGPIPE, SIG_IGN);
@@ -359,10 +302,7 @@ enum command_exit watch_run(const struct watch_options *o)
 	fetch_cancel(w.list);
 	while (TAILQ_FIRST(&w.boxes))
 		box_free(TAILQ_FIRST(&w.boxes));
-	for (h = TAILQ_FIRST(&w.hooks); h; h = next) {
-		next = TAILQ_NEXT(h, link);
-		hook_drop(&w, h);
-	}
+	webhook_free(w.webhook);
 	platform_close(&w.platform);
 	wanted_free(w.wanted);
 	map_free(w.names);

@@ -20,8 +20,6 @@
 #define WATCH_INTERVAL_S 5         /* from one look at a quiet trail to the next */
 #define WATCH_END_NEAR_US 10000000 /* before an expiry the trail is asked for all the time */
 #define WATCH_ONCE_MS 300000       /* --once has ended by then */
-#define WATCH_HOOKS_MAX 64         /* alarms that wait for the webhook */
-#define WATCH_HOOK_TRIES 4
 
 #define WATCH_ALARM_TABLE(X)                                                             \
 	X(PAUSED, "traffic-while-paused", "the sandbox had traffic while it was paused") \
@@ -44,8 +42,6 @@ struct watch_options {
 };
 
 struct box;
-struct hook;
-TAILQ_HEAD(hook_list, hook);
 TAILQ_HEAD(box_list, box);
 
 struct watch {
@@ -60,13 +56,11 @@ struct watch {
 	uint64_t pass;         /* number of the list being read */
 	uint64_t list_from_us; /* wall clock when its first page was asked for */
 	uint64_t list_due_ms;
-	uint64_t hold_ms; /* nothing is asked of the API before this */
-	bool listed;      /* once, whole */
-	uint64_t alarms;  /* raised so far */
-	struct hook_list hooks;
-	size_t n_hooks;
-	struct request_target hook_target; /* into o->webhook */
-	uint64_t hook_due_ms, start_ms;
+	uint64_t hold_ms;        /* nothing is asked of the API before this */
+	bool listed;             /* once, whole */
+	uint64_t alarms;         /* raised so far */
+	struct webhook *webhook; /* NULL: none was asked for */
+	uint64_t start_ms;
 	enum command_exit code;
 };
 

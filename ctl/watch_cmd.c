@@ -90,6 +90,10 @@ enum command_exit watch_cmd_run(int argc, char **argv)
 		if (!watch_option(&o, c, optarg))
 			return COMMAND_WRONG;
 	}
+	if (o.webhook && !platform_is_url(o.webhook)) {
+		command_complain("--webhook \"%.100s\": expected a URL", o.webhook);
+		return COMMAND_WRONG;
+	}
 	if (optind < argc || !o.dir) {
 		command_complain("%s%.60s: see `%s --help`",
 			optind < argc ? "unexpected " : "expected --out DIR",
