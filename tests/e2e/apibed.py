@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from casebed import Failed, Skip, explain, replies_of, until, want, want_in, want_out
@@ -232,7 +233,22 @@ def running(**settings):
         e.kill()
 
 
-def main(scope):
+def run_case(name, case):
+    """What a script has to print about it, and whether it failed."""
+    start = time.monotonic()
+    said = f"ok {name}"
+    try:
+        case()
+    except Skip as e:
+        said = f"skip {name} {e}"
+    except (Failed, OSError, ValueError, LookupError, subprocess.SubprocessError) as e:
+        said = f"not ok {name} {explain(e)}"
+    print(f"{said}\n  seconds={time.monotonic() - start:.1f}", flush=True)
+    return said.startswith("not ok")
+
+
+def main(scope, beside=1):
+    """beside: so many cases at a time, for those that mostly wait."""
     cases = {n[5:].replace("_", "-"): f for n, f in scope.items() if n.startswith("case_")}
     if sys.argv[1:] == ["--list"]:
         print("\n".join(cases))
@@ -240,19 +256,9 @@ def main(scope):
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     TOP.append(tempfile.mkdtemp(prefix="api-", dir=os.environ.get("EGRESS_TMP")))
     os.chmod(TOP[0], 0o755)
-    bad = 0
-    for name in sys.argv[1:] or cases:
-        start = time.monotonic()
-        try:
-            cases[name]()
-        except Skip as e:
-            print(f"skip {name} {e}", flush=True)
-        except (Failed, OSError, ValueError, LookupError, subprocess.SubprocessError) as e:
-            bad += 1
-            print(f"not ok {name} {explain(e)}", flush=True)
-        else:
-            print(f"ok {name}", flush=True)
-        print(f"  seconds={time.monotonic() - start:.1f}", flush=True)
+    names = sys.argv[1:] or list(cases)
+    with ThreadPoolExecutor(beside) as pool:
+        bad = sum(pool.map(lambda name: run_case(name, cases[name]), names))
     if bad == 0:
         shutil.rmtree(TOP[0], ignore_errors=True)
     return 1 if bad else 0

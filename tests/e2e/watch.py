@@ -430,4 +430,4 @@ def case_sandboxes_and_one_in_full():
 
 
 if __name__ == "__main__":
-    sys.exit(main(globals()))
+    sys.exit(main(globals(), beside=6))
