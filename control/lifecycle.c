@@ -40,26 +40,30 @@ struct lifecycle {
 	char failure[LIFECYCLE_ERROR_MAX + 64];
 };
 
-/* Not to the millisecond the same time as all others, and not later than the expiry. */
-static void lifecycle_wait(struct lifecycle *l, uint64_t retry_after_s)
+uint64_t lifecycle_wait_ms(unsigned failures, uint64_t *at_least_ms, uint32_t random)
 {
-	uint64_t ms = LIFECYCLE_POLL_MS, at_least = retry_after_s, now = clock_wall_us();
-	uint32_t r = 0;
-	struct timeval tv;
+	uint64_t ms = LIFECYCLE_POLL_MS;
 
-	for (unsigned i = 0; i < l->failures && ms < LIFECYCLE_BACKOFF_MS; i++)
+	while (failures-- > 0 && ms < LIFECYCLE_BACKOFF_MS)
 		ms *= 2;
 	if (ms > LIFECYCLE_BACKOFF_MS)
 		ms = LIFECYCLE_BACKOFF_MS;
-	REQUIRE(getrandom(&r, sizeof(r), 0) == (ssize_t)sizeof(r));
 	ms = ms * (100 - LIFECYCLE_JITTER_PERCENT) / 100 +
-		r % (ms * 2 * LIFECYCLE_JITTER_PERCENT / 100);
-	if (at_least > LIFECYCLE_RETRY_AFTER_S)
-		at_least = LIFECYCLE_RETRY_AFTER_S;
-	at_least *= 1000;
-	l->not_before_ms = clock_mono_ms() + at_least;
-	if (ms < at_least)
-		ms = at_least;
+		random % (ms * 2 * LIFECYCLE_JITTER_PERCENT / 100);
+	if (*at_least_ms > LIFECYCLE_RETRY_AFTER_MS)
+		*at_least_ms = LIFECYCLE_RETRY_AFTER_MS;
+	return ms < *at_least_ms ? *at_least_ms : ms;
+}
+
+static void lifecycle_wait(struct lifecycle *l, uint64_t at_least_ms)
+{
+	uint64_t now = clock_wall_us(), ms;
+	uint32_t random = 0;
+	struct timeval tv;
+
+	REQUIRE(getrandom(&random, sizeof(random), 0) == (ssize_t)sizeof(random));
+	ms = lifecycle_wait_ms(l->failures, &at_least_ms, random);
+	l->not_before_ms = clock_mono_ms() + at_least_ms;
 	if (l->known.expires_us > now && l->known.expires_us - now < ms * 1000)
 		ms = (l->known.expires_us - now) / 1000 + 1;
 	tv = (struct timeval){(time_t)(ms / 1000), (suseconds_t)(ms % 1000 * 1000)};
@@ -67,13 +71,13 @@ static void lifecycle_wait(struct lifecycle *l, uint64_t retry_after_s)
 }
 
 static void lifecycle_take(
-	struct lifecycle *l, const struct lifecycle_sandbox *s, int status, uint64_t retry_after_s)
+	struct lifecycle *l, const struct lifecycle_sandbox *s, int status, uint64_t at_least_ms)
 {
 	bool changed = lifecycle_state_see(&l->known, s, status, clock_wall_us());
 
 	l->failures = s || status == 404 ? 0 : l->failures + 1;
 	*(s ? &l->success_us : &l->failure_us) = clock_wall_us();
-	lifecycle_wait(l, retry_after_s);
+	lifecycle_wait(l, at_least_ms);
 	l->ops->seen(&l->known, s, changed, l->arg);
 }
 
@@ -86,7 +90,7 @@ static bool lifecycle_is_json(const struct h1_head *head)
 			SLICE("application/json"));
 }
 
-static uint64_t lifecycle_retry_after(const struct h1_head *head)
+static uint64_t lifecycle_retry_after_ms(const struct h1_head *head)
 {
 	uint64_t s = 0;
 
@@ -94,7 +98,7 @@ static uint64_t lifecycle_retry_after(const struct h1_head *head)
 		if (slice_ieq(head->fields.v[i].name, SLICE("retry-after")) &&
 			!slice_to_u64(head->fields.v[i].value, &s))
 			s = 0; /* a date: the back-off counts */
-	return s;
+	return s < LIFECYCLE_RETRY_AFTER_MS ? s * 1000 : LIFECYCLE_RETRY_AFTER_MS;
 }
 
 static enum reason on_lifecycle_admit(const struct netaddr *a, void *arg)
@@ -172,7 +176,7 @@ static void lifecycle_failed(struct lifecycle *l, const struct fetch_answer *a, 
 	/* A 404 that does not look like the API's is from something in between. */
 	if (status == 404 && text[0] == '\0')
 		status = 0;
-	lifecycle_take(l, NULL, status, lifecycle_retry_after(a->head));
+	lifecycle_take(l, NULL, status, lifecycle_retry_after_ms(a->head));
 }
 
 static void on_lifecycle_sandbox(const struct fetch_answer *a, void *arg)
@@ -209,7 +213,7 @@ static void on_lifecycle_timer(evutil_socket_t fd, short what, void *arg)
 	/* The sandbox has expired while the API wants to be left alone. */
 	if (clock_mono_ms() < l->not_before_ms) {
 		(void)snprintf(l->failure, sizeof(l->failure), "expired within Retry-After");
-		lifecycle_take(l, NULL, 0, (l->not_before_ms - clock_mono_ms() + 999) / 1000);
+		lifecycle_take(l, NULL, 0, l->not_before_ms - clock_mono_ms());
 		return;
 	}
 	lifecycle_ask(l, 0, on_lifecycle_sandbox);

@@ -6,14 +6,14 @@
 
 #include "control/lifecycle_state.h"
 
-#define LIFECYCLE_POLL_MS 5000      /* between two questions, */
-#define LIFECYCLE_JITTER_PERCENT 20 /* give or take so much, */
-#define LIFECYCLE_BACKOFF_MS 60000  /* doubled up to here while they fail */
-#define LIFECYCLE_RETRY_AFTER_S 300 /* a longer Retry-After is cut to this */
-#define LIFECYCLE_TIMEOUT_MS 10000  /* of one question */
-#define LIFECYCLE_ANSWER_MAX 262144 /* bytes of one sandbox */
-#define LIFECYCLE_POLICY_POLLS 12   /* polls from one look at the server's policy to the next */
-#define LIFECYCLE_KEY_MAX 1024      /* bytes of a key */
+#define LIFECYCLE_POLL_MS 5000          /* between two questions, */
+#define LIFECYCLE_JITTER_PERCENT 20     /* give or take so much, */
+#define LIFECYCLE_BACKOFF_MS 60000      /* doubled up to here while they fail */
+#define LIFECYCLE_RETRY_AFTER_MS 300000 /* a longer Retry-After is cut to this */
+#define LIFECYCLE_TIMEOUT_MS 10000      /* of one question */
+#define LIFECYCLE_ANSWER_MAX 262144     /* bytes of one sandbox */
+#define LIFECYCLE_POLICY_POLLS 12       /* polls from one look at the server's policy to the next */
+#define LIFECYCLE_KEY_MAX 1024          /* bytes of a key */
 
 struct lifecycle;
 struct proxy;
@@ -42,5 +42,8 @@ void lifecycle_free(struct lifecycle *l);
 CHECKED int lifecycle_set_key(struct lifecycle *l, int fd, struct errmsg *msg);
 /* Asks now; what is under way is given up. */
 void lifecycle_poll(struct lifecycle *l);
+/* How long to the next question, by how many failed in a row and a random number: never under what
+ * the server asked for (*at_least_ms, which is cut to LIFECYCLE_RETRY_AFTER_MS). */
+uint64_t lifecycle_wait_ms(unsigned failures, uint64_t *at_least_ms, uint32_t random);
 /* For /status. */
 json_t *lifecycle_json(const struct lifecycle *l);

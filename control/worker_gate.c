@@ -71,7 +71,7 @@ static int gate_rules(
 	const struct settings *s = w->settings;
 	struct ruleset_resolver resolvers[UPSTREAMS_MAX + 1];
 	const struct authority *api = &w->life.target.authority;
-	const bool closed = w->life.kernel != LIFECYCLE_OPEN;
+	const bool closed = w->life.kernel >= LIFECYCLE_CLOSED;
 	uint16_t inspected[2 + ARRAY_LEN(s->extra_ports)] = {80, 443};
 	struct ruleset_lists lists = {
 		.inspected = inspected,
@@ -138,11 +138,7 @@ int worker_gate_apply(struct worker *w, struct policy *policy)
 		return 0;
 	o = worker_ruleset_options(s, g->cgroup_id, g->cgroup_level);
 	o.enforce = o.enforce || g->shut || life->kernel >= LIFECYCLE_CLOSED;
-	/* What runs stays while nothing new may come, and when it may again, by the same policy. */
-	o.hold = s->enforce &&
-		(life->kernel == LIFECYCLE_NO_NEW_FLOWS ||
-			(life->kernel == LIFECYCLE_OPEN && life->now == LIFECYCLE_NO_NEW_FLOWS &&
-				life->held_revision == w->meta.policy_revision));
+	o.hold = s->enforce && life->kernel == LIFECYCLE_NO_NEW_FLOWS;
 	policy = worker_lifecycle_policy(w, life->kernel, policy);
 	o.redirect_dns = !g->shut;
 	o.redirect_web = !g->shut && s->proxy && (s->transparent || s->read_only);
@@ -359,6 +355,7 @@ static struct dns_gate_config gate_config(struct worker *w)
 
 	return (struct dns_gate_config){
 		.policy = worker_lifecycle_policy(w, w->life.now, s->policy),
+		.hold = w->life.now == LIFECYCLE_NO_NEW_FLOWS,
 		.private_names = &s->private_names,
 		.read_only = s->read_only,
 		.on_link = w->gate.devices.on_link,

@@ -49,7 +49,6 @@ struct worker_life {
 	enum lifecycle_enforce want;   /* by the last answer */
 	enum lifecycle_enforce now;    /* in the proxy and the DNS gate */
 	enum lifecycle_enforce kernel; /* what the kernel's next rules are for */
-	uint64_t held_revision;        /* of the policy when new flows were refused */
 	bool widening, erasing;        /* a request waits for its turn */
 	json_t *metadata;              /* of the last answer with a sandbox */
 };
@@ -199,7 +198,7 @@ void worker_lifecycle_close(struct worker *w);
 void worker_lifecycle_key(struct worker *w);
 /* Nothing ran for this long. */
 void worker_lifecycle_thaw(struct worker *w, uint64_t ms);
-/* The policy that counts in the place of `policy`. Borrowed. */
+/* The policy that kernel and DNS gate get in the place of `policy`. Borrowed. */
 struct policy *worker_lifecycle_policy(
 	const struct worker *w, enum lifecycle_enforce e, struct policy *policy);
 /* Puts the sandbox's metadata to labels that somebody has set. arg: the worker. */

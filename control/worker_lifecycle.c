@@ -43,7 +43,7 @@ static void life_submit(struct worker *w, const struct policy_request_ops *ops)
 struct policy *worker_lifecycle_policy(
 	const struct worker *w, enum lifecycle_enforce e, struct policy *policy)
 {
-	return e == LIFECYCLE_OPEN ? policy : w->life.closed;
+	return e < LIFECYCLE_CLOSED ? policy : w->life.closed;
 }
 
 /* --- keys --- */
@@ -53,7 +53,7 @@ static int on_life_erase(struct policy_request *r, struct errmsg *msg)
 	struct worker *w = life_request_of(r);
 	int ret;
 
-	if (w->life.want != LIFECYCLE_CLOSED_ERASE || !vault_exists(w->vault.vault))
+	if (!vault_exists(w->vault.vault))
 		return 0;
 	ret = worker_vault_write(&w->vault, WORKER_VAULT_DELETE, SLICE_EMPTY, w->settings, msg);
 	if (ret == 0)
@@ -89,8 +89,6 @@ static void life_narrow(struct worker *w)
 {
 	struct worker_life *life = &w->life;
 
-	if (life->now == LIFECYCLE_OPEN)
-		life->held_revision = w->meta.policy_revision;
 	life->now = life->want;
 	if (life->kernel < life->now)
 		life->kernel = life->now;

@@ -203,7 +203,8 @@ void worker_configure(struct worker *w)
 
 	worker_set_webhook(w);
 	c = settings_proxy_config(w->settings);
-	c.policy = worker_lifecycle_policy(w, w->life.now, w->settings->policy);
+	if (w->life.now != LIFECYCLE_OPEN)
+		c.policy = w->life.closed;
 	c.keep_running = w->life.now == LIFECYCLE_NO_NEW_FLOWS;
 	c.vault = w->vault.vault;
 	c.denied = w->webhook ? on_worker_denied : NULL;

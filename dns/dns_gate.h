@@ -27,6 +27,7 @@ struct ruleset;
  */
 struct dns_gate_config {
 	struct policy *policy;
+	bool hold; /* every question is refused; what was granted stays */
 	const struct private_names *private_names;
 	bool read_only;
 	const struct netcidr *on_link; /* subnets of our own devices, see judge.h */

@@ -127,7 +127,7 @@ static void dns_query_refuse(struct dns_gate *g, const struct dns_client *client
 		g->stats.denied++;
 		dns_query_note(g, client, j, reason, NULL);
 		/* The root is no name that anybody was refused (reference 9.4). */
-		if (g->config.denied && j->len > 0)
+		if (g->config.denied && j->len > 0 && reason != REASON_SANDBOX_CLOSED)
 			g->config.denied(slice_make(j->text, j->len), g->config.arg);
 	} else {
 		g->stats.no_data++;
@@ -365,6 +365,11 @@ void dns_query_start(struct dns_gate *g, const struct dns_client *client, struct
 		return;
 	}
 	judge_question(&g->judge, &question, &j);
+	if (g->config.hold && j.verdict.allow) {
+		j.result = JUDGE_DENIED;
+		j.verdict = (struct verdict){
+			.reason = REASON_SANDBOX_CLOSED, .rule = POLICY_DEFAULT_RULE};
+	}
 	if (j.result == JUDGE_FORWARD)
 		dns_query_forward(g, client, &question);
 	else

@@ -620,6 +620,15 @@ static void chains_rest(struct chains *c)
 	chains_end(c, NFT_GOTO, c->o->accept_rest ? "grant" : "refused");
 }
 
+/* What a flow has earned stays: an entry that is known goes on to the rules that let it out. */
+static void chains_hold(struct chains *c)
+{
+	struct expr_rule *r = chains_open(c, "egress", GUARD_PART_TABLE);
+
+	expr_ct_state(r, CT_NEW);
+	chains_end(c, NFT_GOTO, "refused");
+}
+
 static void chains_egress(struct chains *c)
 {
 	struct expr_rule *r;
@@ -634,6 +643,8 @@ static void chains_egress(struct chains *c)
 	chains_deny(c, true);
 	chains_doh(c);
 	chains_established(c);
+	if (c->o->hold)
+		chains_hold(c);
 	chains_exempt(c, "egress", NFT_GOTO, "grant");
 	chains_refuse_ports(c);
 	chains_allow(c, false);

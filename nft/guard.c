@@ -132,9 +132,7 @@ static int guard_commit_ruleset(struct guard *g, struct ruleset *r)
 
 	g->tables.batch = &g->batch;
 	g->tables.ruleset = r;
-	/* The mark is what a flow has earned. */
-	if (!r->options.hold)
-		g->tables.marks.revision = guard_random();
+	g->tables.marks.revision = guard_random();
 	g->tables.marks.before = tables_sets_change(&g->tables, &g->before) ? last : 0;
 	ret = guard_commit(g);
 	if (ret == 0 && g->tables.marks.before != 0) {

@@ -73,7 +73,7 @@ struct ruleset_options {
 	uint8_t doh_block;    /* port 443 is refused: to DOH entries, to all if there are none */
 	uint8_t inbound_all;  /* any port; else the INBOUND entries */
 	uint8_t log;          /* new direct flows and refusals are reported */
-	uint8_t hold; /* flows that the ruleset before let out stay, whatever this one says */
+	uint8_t hold;         /* nothing new goes directly, whatever allows it; what runs may */
 	uint8_t zero[1];
 };
 
