@@ -63,6 +63,9 @@ static void lifecycle_wait(struct lifecycle *l, uint64_t at_least_ms)
 
 	REQUIRE(getrandom(&random, sizeof(random), 0) == (ssize_t)sizeof(random));
 	ms = lifecycle_wait_ms(l->failures, &at_least_ms, random);
+	/* What is being paused runs again soon, perhaps. */
+	if (l->known.enforce == LIFECYCLE_NO_NEW_FLOWS && l->failures == 0)
+		ms /= LIFECYCLE_PAUSING_TIMES;
 	l->not_before_ms = clock_mono_ms() + at_least_ms;
 	if (l->known.expires_us > now && l->known.expires_us - now < ms * 1000)
 		ms = (l->known.expires_us - now) / 1000 + 1;
@@ -173,6 +176,10 @@ static void lifecycle_failed(struct lifecycle *l, const struct fetch_answer *a, 
 			why || text[0] ? ": " : "", why ? why : text);
 	else
 		(void)snprintf(l->failure, sizeof(l->failure), "%s", a->why);
+	/* The server's words, cut anywhere. */
+	for (char *p = l->failure; *p; p++)
+		if (*p < ' ' || *p > '~')
+			*p = '?';
 	/* A 404 that does not look like the API's is from something in between. */
 	if (status == 404 && text[0] == '\0')
 		status = 0;

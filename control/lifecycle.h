@@ -8,6 +8,7 @@
 
 #define LIFECYCLE_POLL_MS 5000          /* between two questions, */
 #define LIFECYCLE_JITTER_PERCENT 20     /* give or take so much, */
+#define LIFECYCLE_PAUSING_TIMES 5       /* as often while new flows are refused */
 #define LIFECYCLE_BACKOFF_MS 60000      /* doubled up to here while they fail */
 #define LIFECYCLE_RETRY_AFTER_MS 300000 /* a longer Retry-After is cut to this */
 #define LIFECYCLE_TIMEOUT_MS 10000      /* of one question */

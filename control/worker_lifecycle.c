@@ -110,9 +110,13 @@ static int on_life_prepare(struct policy_request *r, struct errmsg *msg)
 static int on_life_keep(struct policy_request *r, struct errmsg *msg)
 {
 	struct worker *w = life_request_of(r);
+	int ret;
 
 	w->meta.life.enforce = w->life.kernel;
-	return worker_meta_keep(w);
+	ret = worker_meta_keep(w);
+	if (ret < 0)
+		w->life.kernel = w->life.now; /* as the rules are, once they are put back */
+	return ret;
 }
 
 /* Closer meanwhile: then that is what `kernel` says, and its rules are on their way. */

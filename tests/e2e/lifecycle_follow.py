@@ -507,6 +507,11 @@ def case_L17_status_shows_it():
         b.lie(**error(500, "GENERAL::UNKNOWN_ERROR"))
         want_in("GENERAL::UNKNOWN_ERROR: no", b.ask()["failure"], "failure")
         want_in("GENERAL::UNKNOWN_ERROR", b.e.ctl("status")[0], "egressctl, failure")
+        for text in ("\u00e4" * 300, "x" + "\u00e4" * 300, "\x1b[2J\r\nlevel=info"):
+            b.truth()
+            b.lie(status=500, doc={"code": "C", "message": text})
+            failure = b.ask()["failure"]
+            want(failure.isascii() and failure.isprintable(), True, failure)
     with running(policy={}) as e:
         want(e.status()["lifecycle"], None, "not followed")
 

@@ -162,6 +162,31 @@ static void test_request_that_is_too_large_is_not_sent(void **state)
 	free(lines);
 }
 
+static enum reason refuse_all(const struct netaddr *a, void *arg)
+{
+	return REASON_ADDRESS_REFUSED;
+}
+
+static void test_address_may_be_refused_by_who_asks(void **state)
+{
+	struct fetch_request r = {
+		.method = "GET",
+		.admit = refuse_all,
+		.target = &target,
+		.answer_max = ANSWER_MAX,
+		.timeout_ms = TIMEOUT_MS,
+	};
+
+	ask();
+	peer_send(bed, &origin, OK_HI);
+	expect_answer(0, 200, "hi");
+	assert_int_equal(bed->px->n_idle, 1); /* which it must not use either */
+	out = fetch_start(bed->px, &r, on_answer, NULL);
+	expect_answer(-EPERM, 0, "");
+	peer_expect_nothing(bed, &origin);
+	assert_true(peer_nobody_connects(bed));
+}
+
 static void test_redirect_is_an_answer(void **state)
 {
 	ask();
@@ -467,6 +492,7 @@ int main(void)
 		T(test_get_is_sent_and_answered_whatever_the_policy_says),
 		T(test_put_sends_its_content_on_a_connection_of_its_own),
 		T(test_request_that_is_too_large_is_not_sent),
+		T(test_address_may_be_refused_by_who_asks),
 		T(test_redirect_is_an_answer),
 		T(test_every_end_of_an_answer_has_its_code),
 		T(test_answer_may_come_byte_by_byte),
