@@ -42,7 +42,7 @@ struct worker_life {
 	struct lifecycle *follows;
 	struct request_target target; /* of OPENSANDBOX_URL */
 	char *url;                    /* which it points into */
-	struct tls *tls;
+	struct tls *tls;              /* of its own; NULL: the worker's does */
 	struct resolver *resolver;
 	struct proxy *proxy;           /* its own: other roots, no sandbox's connections */
 	struct policy *closed;         /* in the place of the policy where it is not open */

@@ -304,13 +304,16 @@ static int life_proxy(struct worker *w, struct errmsg *msg)
 		.upstream_idle_ms = s->upstream_idle_ms,
 	};
 	struct worker_life *life = &w->life;
-	int ret = tls_new_trust(w->ca, &trust, false, &life->tls, msg);
+	int ret = 0;
 
+	/* The roots are those of the origins, read already; but not if origins are not verified. */
+	if (own >= 0 || s->upstream_insecure)
+		ret = tls_new_trust(w->ca, &trust, false, &life->tls, msg);
 	if (ret == 0)
 		ret = resolver_new(w->base, &s->dns, s->dns_timeout_ms, &life->resolver, msg);
 	if (ret == 0)
-		ret = proxy_new(
-			w->base, life->tls, life->resolver, NULL, w->vault.mem, &life->proxy);
+		ret = proxy_new(w->base, life->tls ? life->tls : w->tls, life->resolver, NULL,
+			w->vault.mem, &life->proxy);
 	if (ret == 0)
 		proxy_configure(life->proxy, &c);
 	return ret;

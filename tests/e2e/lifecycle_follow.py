@@ -461,10 +461,12 @@ def case_L15_tls_is_verified_by_roots_of_its_own():
         want(b.life()["state"], "Running", "own roots")
         want({r.port for r in b.world.http.requests}, {b.world.api_tls.number}, "TLS alone")
     # those of the origins do not count, and least of all that they are not verified
-    with bed(tls=True, OPENSANDBOX_CA_FILE=None,
-             OPENSANDBOX_EGRESS_MITMPROXY_SSL_INSECURE="true") as b:
-        want(b.life()["cause"], "the API does not answer", "no roots")
-        want(b.world.http.requests, [], "nothing was sent")
+    for insecure in (None, "true"):
+        with bed(tls=True, OPENSANDBOX_CA_FILE=None,
+                 OPENSANDBOX_EGRESS_MITMPROXY_SSL_INSECURE=insecure) as b:
+            want(b.life()["cause"], "the API does not answer", "no roots")
+            want_in("certificate", b.life()["failure"], "why")
+            want(b.world.http.requests, [], "nothing was sent")
 
 
 # --- labels, status, policy ---
