@@ -154,10 +154,12 @@ static void on_list(const struct fetch_answer *a, void *arg)
 	}
 	for (size_t i = 0; i < l.n; i++)
 		watch_see(w, &l.v[i]);
-	if (l.more && l.n > 0 && w->page < WATCH_PAGES_MAX)
-		w->list = platform_list(&w->platform, ++w->page, on_list, w);
-	else if (!l.more)
+	if (!l.more)
 		watch_listed(w);
+	else if (l.n > 0 && w->page < WATCH_PAGES_MAX)
+		w->list = platform_list(&w->platform, ++w->page, on_list, w);
+	else
+		watch_list_failed(w, a, "it does not come to an end");
 	lifecycle_list_fini(&l);
 }
 

@@ -22,6 +22,7 @@
 #define BOX_MISSED 2         /* lists without it: it has ended */
 #define BOX_VERSION 0, 1, 0  /* the oldest that has all that is asked here */
 #define BOX_INSTANCE_MAX 65
+#define BOX_TRAIL "~trail" /* state: the instance that wrote the lines that are here */
 
 enum box_ask {
 	ASK_NOTHING,
@@ -59,7 +60,8 @@ struct box {
 	char stamp[WANTED_STAMP_MAX]; /* of the vault that is being sent */
 
 	struct audit_copy copy;
-	char trail_instance[BOX_INSTANCE_MAX]; /* that the last lines came from */
+	char trail_instance[BOX_INSTANCE_MAX]; /* that wrote the lines that are here */
+	bool overlap; /* the page that was asked for begins with the last of them */
 	enum box_from from;
 	bool behind, looked, grew, done;
 	unsigned alarms; /* bits of those that are on */
@@ -96,11 +98,29 @@ bool box_is_done(const struct box *b)
 
 /* --- what the list says --- */
 
+/* What has to be known after a restart of ours: a text of a sandbox. */
+static void box_state_path(const struct box *b, const char *what, char path[4096])
+{
+	(void)snprintf(path, 4096, "%s/state/%s%s", b->w->o->dir, b->id, what);
+}
+
+static void box_state_keep(const struct box *b, const char *what, const char *text)
+{
+	char path[4096];
+	FILE *f;
+
+	box_state_path(b, what, path);
+	f = fopen(path, "we");
+	if (!f || fputs(text, f) < 0 || fclose(f) != 0)
+		log_warn("watch", "%s: %s", path, err_text(-errno));
+}
+
 struct box *box_new(struct watch *w, const struct lifecycle_sandbox *s)
 {
 	struct box *b = xcalloc(1, sizeof(*b));
 	struct errmsg msg = {""};
-	char *base = NULL;
+	char *base = NULL, path[4096];
+	struct strbuf was;
 
 	b->w = w;
 	REQUIRE(slice_to_cstr(s->id, b->id, sizeof(b->id)));
@@ -110,6 +130,10 @@ struct box *box_new(struct watch *w, const struct lifecycle_sandbox *s)
 		box_alarm(b, WATCH_ALARM_LOST, msg.text);
 	}
 	free(base);
+	box_state_path(b, BOX_TRAIL, path);
+	strbuf_init_fixed(&was, b->trail_instance, sizeof(b->trail_instance));
+	if (strbuf_read_file(&was, path) < 0)
+		b->trail_instance[0] = '\0';
 	TAILQ_INSERT_TAIL(&w->boxes, b, link);
 	map_put(w->names, s->id, b);
 	w->n_boxes++;
@@ -305,12 +329,28 @@ static void box_policy(struct box *b, const struct fetch_answer *a)
 	b->put_policy = true;
 }
 
+/* What was sent with keys is refused by a code alone: a text may quote them. */
+static const char *box_why(const struct box *b, const struct fetch_answer *a, struct errmsg *msg)
+{
+	const char *code;
+	json_t *doc;
+
+	if (b->ask != ASK_VAULT || a->err)
+		return platform_why(a, msg);
+	doc = json_loadb(a->content.p, a->content.len, 0, NULL);
+	code = json_string_value(json_object_get(doc, "code"));
+	(void)errmsg_set(msg, 0, "%d %.60s", a->status,
+		code && !code[strspn(code, "abcdefghijklmnopqrstuvwxyz_")] ? code : "");
+	json_decref(doc);
+	return msg->text;
+}
+
 /* A change that was refused. */
 static void box_refused(struct box *b, const struct fetch_answer *a, const char *what)
 {
 	struct errmsg why = {""}, msg;
 
-	(void)errmsg_set(&msg, 0, "%s was refused: %s", what, platform_why(a, &why));
+	(void)errmsg_set(&msg, 0, "%s was refused: %s", what, box_why(b, a, &why));
 	box_alarm(b, WATCH_ALARM_POLICY, msg.text);
 	b->vault_due_ms = b->check_due_ms = clock_mono_ms() + BOX_REFUSED_MS;
 	b->done = b->done || b->w->o->once;
@@ -334,11 +374,6 @@ static void box_put(struct box *b, const struct fetch_answer *a)
 	}
 }
 
-static void box_stamp_path(const struct box *b, char path[4096])
-{
-	(void)snprintf(path, 4096, "%s/state/%s", b->w->o->dir, b->id);
-}
-
 /* Which vault is in force where, so that a restart of ours does not take it away for a moment. */
 static bool box_has_vault(const struct box *b)
 {
@@ -346,23 +381,12 @@ static bool box_has_vault(const struct box *b)
 	struct strbuf was;
 	bool same;
 
-	box_stamp_path(b, path);
+	box_state_path(b, "", path);
 	strbuf_init_fixed(&was, text, sizeof(text));
 	same = strbuf_read_file(&was, path) == 0 &&
 		slice_eq(strbuf_slice(&was), slice_str(b->stamp));
 	strbuf_fini(&was);
 	return same;
-}
-
-static void box_keep_stamp(const struct box *b)
-{
-	char path[4096];
-	FILE *f;
-
-	box_stamp_path(b, path);
-	f = fopen(path, "we");
-	if (!f || fputs(b->stamp, f) < 0 || fclose(f) != 0)
-		log_warn("watch", "%s: %s", path, err_text(-errno));
 }
 
 static void box_vault(struct box *b, const struct fetch_answer *a)
@@ -374,7 +398,7 @@ static void box_vault(struct box *b, const struct fetch_answer *a)
 			box_refused(b, a, "to drop the vault");
 	} else if (a->status == 201 || a->status == 200) {
 		b->put_vault = b->no_vault = false;
-		box_keep_stamp(b);
+		box_state_keep(b, "", b->stamp);
 		log_info("watch", "%s: vault sent", b->id);
 	} else if (a->status == 409) {
 		b->drop_vault = true;
@@ -468,20 +492,40 @@ static bool box_end_is_near(const struct box *b)
 		(b->expires_us && b->expires_us < clock_wall_us() + WATCH_END_NEAR_US);
 }
 
+/* Cuts off the line that is here already. False: it is another one, so another trail, which may
+ * have as many lines by chance. */
+static bool box_goes_on(const struct box *b, struct slice *lines)
+{
+	char hash[RING_HEX_LEN];
+
+	if (lines->len == 0)
+		return false;
+	ring_sha_hex(slice_cut(lines, '\n'), hash);
+	return strcmp(hash, b->copy.hash) == 0;
+}
+
 static void box_page(struct box *b, const struct fetch_answer *a)
 {
 	struct slice last = fetch_field(a, SLICE("X-Egress-Audit-Last"));
 	uint64_t now = clock_mono_ms(), seq = 0;
+	struct slice lines = a->content;
 	struct errmsg msg = {""};
-	bool good;
+	bool good = false;
 
 	b->grew = a->content.len > 0;
 	if (b->paused_to_us)
 		box_scan_pause(b, a->content);
 	else
 		box_calm(b, WATCH_ALARM_PAUSED);
-	good = box_keep(b, a->content, &msg);
-	memcpy(b->trail_instance, b->instance, sizeof(b->instance));
+	if (b->overlap && !box_goes_on(b, &lines))
+		b->from = FROM_FIRST;
+	else
+		good = box_keep(b, lines, &msg);
+	if (b->from == FROM_LAST && (b->overlap || b->grew) &&
+		strcmp(b->trail_instance, b->instance) != 0) {
+		memcpy(b->trail_instance, b->instance, sizeof(b->instance));
+		box_state_keep(b, BOX_TRAIL, b->instance);
+	}
 	b->behind = b->grew && slice_to_u64(last, &seq) && seq > b->copy.seq;
 	b->looked = true;
 	if (good && b->from == FROM_LAST && !b->behind) {
@@ -513,19 +557,26 @@ static void box_audit(struct box *b, const struct fetch_answer *a)
 static void on_box_answer(const struct fetch_answer *a, void *arg)
 {
 	struct box *b = arg;
+	uint64_t now = clock_mono_ms();
 	struct errmsg msg = {""};
 	bool gone = a->err || a->status == 401 || a->status == 403 || a->status == 429 ||
 		a->status >= 500;
 
 	b->fetch = NULL;
 	b->w->n_fetches--;
+	/* It may have been late at the other side, which must not see two within a second. One that
+	 * was answered by a thaw was not. */
+	if (now < b->asked_ms + WATCH_SPACING_MS) {
+		b->asked_ms = now;
+		b->next_ms = now + WATCH_SPACING_MS;
+	}
 	if (b->ask == ASK_ENDPOINT) {
 		box_endpoint(b, a);
 		return;
 	}
 	if (gone) {
 		/* One that stands still keeps its place, and answers when it goes on. */
-		box_failed(b, platform_why(a, &msg), a->err != -ETIMEDOUT);
+		box_failed(b, box_why(b, a, &msg), a->err != -ETIMEDOUT);
 		return;
 	}
 	b->failures = 0;
@@ -615,10 +666,12 @@ static struct fetch *box_send(struct box *b)
 		q.path = "/credential-vault";
 		break;
 	case ASK_AUDIT:
+		b->overlap = b->from == FROM_LAST && b->copy.seq > 0 &&
+			strcmp(b->instance, b->trail_instance) != 0;
 		(void)snprintf(path, sizeof(path), "/audit?limit=1000");
 		if (b->from != FROM_OLDEST)
 			(void)snprintf(path, sizeof(path), "/audit?limit=1000&after=%" PRIu64,
-				b->from == FROM_LAST ? b->copy.seq : 0);
+				b->from == FROM_LAST ? b->copy.seq - (b->overlap ? 1 : 0) : 0);
 		break;
 	case ASK_STATUS:
 		q.path = "/status";

@@ -60,6 +60,25 @@ void fetch_cancel(struct fetch *f)
 		fetch_free(f);
 }
 
+/* Who refuses may quote what was sent, and what refuses is logged. */
+static void fetch_hide_secret(struct fetch *f)
+{
+	struct slice lines = f->secret;
+
+	while (lines.p) {
+		struct slice value = slice_cut(&lines, '\n');
+		size_t at = 0;
+
+		(void)slice_cut(&value, ':');
+		value = slice_strip(value);
+		while (value.len >= FETCH_HIDDEN_MIN && at < f->content.len) {
+			at += slice_find(slice_from(strbuf_slice(&f->content), at), value);
+			if (at < f->content.len)
+				memset(f->content.p + at, '*', value.len);
+		}
+	}
+}
+
 /* Frees f. */
 static void fetch_finish(struct fetch *f, int err, const char *why)
 {
@@ -71,6 +90,8 @@ static void fetch_finish(struct fetch *f, int err, const char *why)
 		.content = strbuf_slice(&f->content),
 	};
 
+	if (err < 0 || f->head.status >= 300)
+		fetch_hide_secret(f);
 	upstream_free(f->u);
 	f->u = NULL;
 	f->deadline.at_ms = 0;

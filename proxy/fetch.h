@@ -10,7 +10,8 @@
 #define FETCH_LINES_MAX 32768               /* the head as it is sent, without the secret lines */
 #define FETCH_CONTENT_MAX (4 * 1024 * 1024) /* content that is sent */
 #define FETCH_METHOD_MAX 15
-#define FETCH_1XX_MAX 32 /* informational heads before the final one */
+#define FETCH_HIDDEN_MIN 8 /* bytes of a secret that is hidden in what refuses it */
+#define FETCH_1XX_MAX 32   /* informational heads before the final one */
 
 struct fetch;
 struct proxy;
@@ -41,7 +42,8 @@ struct fetch_answer {
 	const char *why;            /* for a person, static; NULL without err */
 	int status;                 /* 0: none came */
 	const struct h1_head *head; /* NULL: none came */
-	struct slice content;       /* what came of it; not NUL-terminated */
+	struct slice content; /* what came of it; not NUL-terminated. No success: with `*` where
+				 it had the value of a secret line */
 };
 
 /* The value of the first field of that name (any letter case); empty: there is none. */

@@ -106,7 +106,7 @@ def case_killed_at_any_time_it_goes_on_where_it_was():
         watch.run()
         until(lambda: watch.trail("sbx-1") == box.trail(), "the whole trail, each line once")
         watch.stop()
-        want([f for f in watch.files() if "~" in f], [], "other files")
+        want([f for f in watch.files() if f.startswith("audit/sbx-1~")], [], "other files")
         want(alarms(watch.text()), [], "alarms")
 
 
@@ -252,6 +252,47 @@ def case_alarm_chain_and_webhook():
         want((got[1]["alarm"], got[1]["sandbox"]), ("chain", "sbx-1"), "what it got")
         watch.stop()
         want(alarms(watch.text()).count(("chain", "sbx-1")) >= 1, True, "alarm")
+
+
+def new_trail(lines):
+    """A sidecar that begins anew without a pause, with so many lines more than the one before."""
+    with platform("--interval", "1") as (world, watch):
+        box = world.create("sbx-1").sidecar
+        box.write(10)
+        watch.run()
+        until(lambda: watch.trail("sbx-1") == box.trail(), "the trail")
+        box.start()
+        box.write(10 + lines)
+        until(lambda: watch.trail("sbx-1~2") == box.trail(), "the new trail")
+        watch.stop()
+        want(alarms(watch.text()), [], "alarms")
+
+
+def case_a_new_trail_of_as_many_lines_is_noticed():
+    new_trail(0)
+
+
+def case_a_new_trail_that_is_longer_is_no_alarm():
+    new_trail(5)
+
+
+def case_alarm_chain_of_a_copy_that_was_changed_meanwhile():
+    with platform("--interval", "1") as (world, watch):
+        box = world.create("sbx-1").sidecar
+        box.write(10)
+        watch.run()
+        until(lambda: watch.trail("sbx-1") == box.trail(), "the trail")
+        watch.stop()
+        path = os.path.join(watch.dir, "audit", "sbx-1.jsonl")
+        with open(path, "rb") as f:
+            lines = f.read().splitlines(True)
+        lines[-1] = lines[-1].replace(b"docs.test", b"evil.test")
+        with open(path, "wb") as f:
+            f.writelines(lines)
+        box.write(1)
+        watch.run()
+        until_alarm(watch, "chain")
+        until(lambda: watch.trail("sbx-1~2") == box.trail(), "the whole trail beside it")
 
 
 def case_alarm_lost_lines():

@@ -196,6 +196,20 @@ static void test_redirect_is_an_answer(void **state)
 	assert_true(peer_nobody_connects(bed));
 }
 
+static void test_refusal_does_not_show_the_key(void **state)
+{
+	ask();
+	peer_send(bed, &origin,
+		"HTTP/1.1 401 No\r\nContent-Length: 44\r\n\r\n"
+		"\"k3y-0123456789abcdef\"k3y-0123456789abcdefk3");
+	expect_answer(0, 401, "\"********************\"********************k3");
+	start("GET", NULL);
+	expect_request("GET", "", "");
+	peer_send(
+		bed, &origin, "HTTP/1.1 200 OK\r\nContent-Length: 20\r\n\r\nk3y-0123456789abcdef");
+	expect_answer(0, 200, "k3y-0123456789abcdef");
+}
+
 /* --- how an answer ends --- */
 
 static const struct {
@@ -494,6 +508,7 @@ int main(void)
 		T(test_request_that_is_too_large_is_not_sent),
 		T(test_address_may_be_refused_by_who_asks),
 		T(test_redirect_is_an_answer),
+		T(test_refusal_does_not_show_the_key),
 		T(test_every_end_of_an_answer_has_its_code),
 		T(test_answer_may_come_byte_by_byte),
 		T(test_reset_ends_it),
