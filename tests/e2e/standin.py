@@ -141,18 +141,13 @@ class World:
         """"METHOD /path" of what a sidecar was asked, in order."""
         return [f"{method} {path}" for _, method, path in self.boxes[id].sidecar.calls]
 
-    def figures(self, seconds=1):
-        """What was asked of whom: {"lists": n, "sandboxes": n, "most": the most requests about one
-        sandbox (of server and sidecar) in any such time, "requests": n}."""
-        most = 0
-        for times in self.rates.values():
-            first = 0
-            for last, t in enumerate(times):
-                while times[first] <= t - seconds:
-                    first += 1
-                most = max(most, last - first + 1)
-        return {"lists": len(self.list_times), "sandboxes": len(self.rates), "most": most,
-                "requests": sum(len(t) for t in self.rates.values())}
+    def figures(self):
+        """What was asked of whom: {"lists": n, "sandboxes": n, "requests": n, "closest": the least
+        seconds between two requests about one sandbox (of server or sidecar), None without two}"""
+        gaps = [b - a for times in self.rates.values() for a, b in zip(times, times[1:])]
+        return {"lists": len(self.list_times), "sandboxes": len(self.rates),
+                "requests": sum(len(t) for t in self.rates.values()),
+                "closest": round(min(gaps), 3) if gaps else None}
 
     def figures_clear(self):
         self.rates, self.list_times = {}, []

@@ -74,7 +74,9 @@ class Lie:
     """What is changed in an honest answer, each as far as it is given.
 
     edit     function of the JSON document, whose value is sent in its place (or that changes it)
-    status, doc, body, type, fields     of the answer; fields are put to those that it has
+    over     function of the honest reply, whose value is the content that is sent
+    status, doc, body, type, fields   of the answer; fields are put in the place of
+             those of the same name
     raw      these bytes are the whole answer
     delay    seconds before the first byte
     cut      so many bytes are sent (negative: all but so many), then the connection ends
@@ -82,21 +84,27 @@ class Lie:
     silent   no answer at all, the connection stays open
     """
 
-    def __init__(self, edit=None, raw=None, delay=0, cut=None, drip=None, silent=False, **reply):
-        self.edit, self.raw, self.delay, self.cut, self.drip = edit, raw, delay, cut, drip
-        self.silent, self.reply = silent, reply
+    def __init__(self, edit=None, over=None, raw=None, delay=0, cut=None, drip=None, silent=False,
+                 **reply):
+        self.edit, self.over, self.raw, self.silent = edit, over, raw, silent
+        self.delay, self.cut, self.drip, self.reply = delay, cut, drip, reply
 
     def told(self, reply):
         """The bytes in place of this honest reply."""
         if self.raw is not None:
             return self.raw
-        if self.edit:
+        if self.over:
+            reply.body = self.over(reply)
+        if self.edit and reply.doc is not None:
             doc = json.loads(json.dumps(reply.doc))
             changed = self.edit(doc)
             reply.doc = doc if changed is None else changed
         for name, value in self.reply.items():
             if name == "fields":
-                reply.fields += value
+                new = [n.lower() for n, _ in value]
+                reply.fields = [f for f in reply.fields if f[0].lower() not in new] + value
+            elif name == "doc":
+                reply.doc, reply.body = value, None
             else:
                 setattr(reply, name, value)
         return reply.text()
@@ -262,12 +270,15 @@ class Http:
         """This lie, or all."""
         self.lies[:] = [e for e in self.lies if entry is not None and e is not entry]
 
+    @staticmethod
+    def fits(entry, request):
+        return entry[0] in ("*", request.method) and entry[1].fullmatch(request.path) is not None
+
     def lie_for(self, request):
         for entry in self.lies:
-            method, path, lie, times = entry
-            if method in ("*", request.method) and path.fullmatch(request.path) and times != 0:
-                entry[3] = None if times is None else times - 1
-                return lie
+            if self.fits(entry, request) and entry[3] != 0:
+                entry[3] = None if entry[3] is None else entry[3] - 1
+                return entry[2]
         return None
 
     def seen(self, method="*", path=".*", since=0):

@@ -118,13 +118,21 @@ class Watch:
         return False
 
     def trail(self, id):
-        """What was collected of a sandbox, with what was put aside of earlier trails."""
-        folder = os.path.join(self.dir, "audit")
+        """What was collected of a sandbox."""
         try:
-            with open(os.path.join(folder, id + ".jsonl"), "rb") as f:
+            with open(os.path.join(self.dir, "audit", id + ".jsonl"), "rb") as f:
                 return f.read()
         except FileNotFoundError:
             return b""
+
+    def trails(self, id):
+        """The same, and each that was begun anew after it."""
+        out = [self.trail(id)]
+        while True:
+            more = self.trail(f"{id}~{len(out) + 1}")
+            if not more:
+                return out
+            out.append(more)
 
     def collects(self, id, text, seconds=WAIT_S):
         """The whole of this trail, each line once, comes to be in the file."""

@@ -131,7 +131,9 @@ class Lifecycle(Bed):
         self.assertEqual(seen[0].field("open-sandbox-api-key"), standin.KEY)
         self.assertEqual(self.world.calls("sbx-1"), ["GET /status"])
         figures = self.world.figures()
-        self.assertEqual((figures["lists"], figures["requests"], figures["most"]), (1, 2, 2))
+        self.assertEqual((figures["lists"], figures["requests"], figures["sandboxes"]), (1, 2, 1))
+        first, second = self.world.rates["sbx-1"]
+        self.assertEqual(figures["closest"], round(second - first, 3))
 
 
 class Older(Bed):
