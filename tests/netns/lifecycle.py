@@ -3,6 +3,7 @@
 all modes that have one, and the sidecar reaches the API where the sandbox may not.
 
 Bed: gatebed.py, with a small API behind it. The state table, row by row: e2e/lifecycle_follow.py."""
+import contextlib
 import http.server
 import json
 import os
@@ -15,6 +16,7 @@ import gatebed  # noqa: E402
 import guardbed  # noqa: E402
 from gatebed import rules, status  # noqa: E402
 from guardbed import GOOD, PRIVATE, Inside, until, want  # noqa: E402
+from health import child  # noqa: E402
 
 ID = "sbx-life"
 API = (PRIVATE[4], 8090)
@@ -122,6 +124,27 @@ def case_states_in_the_kernel(bed):
     refused(bed, "another policy")
     bed.go("Running")
     is_open(bed, "Running at last")
+    bed.process.terminate()  # its log has the end of the worker
+    want(bed.process.wait(20), 0, "exit code")
+    bed.process = None
+
+
+def case_a_worker_killed_while_it_opens_has_not_opened(bed):
+    """The kernel comes first, and a guard that stands still never gets there."""
+    bed.follow()
+    bed.go("Terminated")
+    until(lambda: bed.opens(GOOD[4], 5000) == "ConnectionRefusedError", "closed", 8)
+    worker, guard = bed.worker_pid(), child(bed, "egress-guard")
+    os.kill(guard, signal.SIGSTOP)
+    bed.go("Running")
+    bed.api.state = "Unknown"
+    os.kill(worker, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(guard, signal.SIGKILL)
+    until(lambda: bed.health()[0] == 200 and bed.worker_pid() != worker, "another worker", 15)
+    refused(bed, "another worker")
+    bed.go("Running")
+    is_open(bed, "asked anew")
     bed.process.terminate()  # its log has the end of the worker
     want(bed.process.wait(20), 0, "exit code")
     bed.process = None
