@@ -147,7 +147,7 @@ static void rows_add(struct rows *all, const struct lifecycle_list *l)
 
 static void on_rows(const struct fetch_answer *a, void *arg)
 {
-	static struct lifecycle_list l;
+	struct lifecycle_list l;
 	struct rows *all = arg;
 	struct errmsg msg = {""};
 	int ret;

@@ -110,10 +110,12 @@ static void watch_list_failed(struct watch *w, const struct fetch_answer *a, con
 static void watch_see(struct watch *w, const struct lifecycle_sandbox *s)
 {
 	struct box *b = map_find(w->names, s->id);
+	uint32_t left_out;
 
 	if (!b && w->n_boxes == WATCH_BOXES_MAX) {
-		log_error("watch", "%.*s: more than %d sandboxes: it is not followed",
-			SLICE_FMT(s->id), WATCH_BOXES_MAX);
+		if (log_rate_ok(&w->full_rate, clock_mono_ms(), &left_out))
+			log_error("watch", "%.*s: not followed, as %u before: more than %d",
+				SLICE_FMT(s->id), left_out, WATCH_BOXES_MAX);
 		return;
 	}
 	if (!b)
@@ -131,15 +133,15 @@ static void watch_listed(struct watch *w)
 	w->list_failures = 0;
 	w->listed = true;
 	for (b = TAILQ_FIRST(&w->boxes); b; b = next) {
-		next = box_next(b);
-		if (box_pass(b) != w->pass)
+		next = TAILQ_NEXT(b, link);
+		if (b->pass != w->pass)
 			box_missed(b);
 	}
 }
 
 static void on_list(const struct fetch_answer *a, void *arg)
 {
-	static struct lifecycle_list l;
+	struct lifecycle_list l;
 	struct watch *w = arg;
 	struct errmsg msg = {""};
 
@@ -181,8 +183,8 @@ static void watch_step_once(struct watch *w, uint64_t now)
 {
 	struct box *b = TAILQ_FIRST(&w->boxes);
 
-	while (b && box_is_done(b))
-		b = box_next(b);
+	while (b && b->done)
+		b = TAILQ_NEXT(b, link);
 	if (!w->listed || (b && now < w->start_ms + WATCH_ONCE_MS) ||
 		(w->webhook && webhook_busy(w->webhook)))
 		return;
@@ -199,7 +201,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 	struct box *b;
 
 	watch_step_list(w, now);
-	for (b = TAILQ_FIRST(&w->boxes); b; b = box_next(b))
+	for (b = TAILQ_FIRST(&w->boxes); b; b = TAILQ_NEXT(b, link))
 		box_step(b, now);
 	if (w->o->once)
 		watch_step_once(w, now);
@@ -214,8 +216,8 @@ static int watch_load(struct watch *w, struct errmsg *msg)
 	(void)snprintf(path, sizeof(path), "%s/wanted", w->o->dir);
 	ret = wanted_load(path, &w->wanted, msg);
 	if (ret == 0)
-		for (b = TAILQ_FIRST(&w->boxes); b; b = box_next(b))
-			box_rejudge(b);
+		for (b = TAILQ_FIRST(&w->boxes); b; b = TAILQ_NEXT(b, link))
+			b->wanted = NULL;
 	return ret;
 }
 
@@ -286,7 +288,7 @@ static void watch_loop(struct watch *w)
 
 enum command_exit watch_run(const struct watch_options *o)
 {
-	struct watch w = {.o = o};
+	struct watch w = {.o = o, .full_rate = {.burst = 1, .every_ms = 60000}};
 	struct errmsg msg = {""};
 	int lock = -1;
 

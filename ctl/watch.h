@@ -1,9 +1,12 @@
 /* `egressctl watch`: follows the sandboxes of a platform, collects their trails and keeps what is
- * wanted of them in force. watch.c has the list, alarms and the end; watch_box.c one sandbox. */
+ * wanted of them in force. watch.c has the list, alarms and the end, the other files one
+ * sandbox. */
 #pragma once
 
 #include <sys/queue.h>
 
+#include "audit/audit_copy.h"
+#include "base/log.h"
 #include "base/map.h"
 #include "ctl/command.h"
 #include "ctl/platform.h"
@@ -20,6 +23,9 @@
 #define WATCH_INTERVAL_S 5         /* from one look at a quiet trail to the next */
 #define WATCH_END_NEAR_US 10000000 /* before an expiry the trail is asked for all the time */
 #define WATCH_ONCE_MS 300000       /* --once has ended by then */
+
+#define BOX_INSTANCE_MAX 65
+#define BOX_TRAIL "~trail" /* state: the instance that wrote the lines that are here */
 
 #define WATCH_ALARM_TABLE(X)                                                             \
 	X(PAUSED, "traffic-while-paused", "the sandbox had traffic while it was paused") \
@@ -41,7 +47,54 @@ struct watch_options {
 	bool once;
 };
 
-struct box;
+enum box_ask {
+	ASK_NOTHING,
+	ASK_ENDPOINT,
+	ASK_STATUS,
+	ASK_POLICY,
+	ASK_PUT_POLICY,
+	ASK_DROP_VAULT,
+	ASK_VAULT,
+	ASK_AUDIT,
+};
+
+/* Where the next page of a trail begins. */
+enum box_from { FROM_LAST, FROM_FIRST, FROM_OLDEST };
+
+/* A sandbox that is followed. */
+struct box {
+	struct watch *w;
+	TAILQ_ENTRY(box) link;
+	char id[LIFECYCLE_ID_MAX + 1];
+	enum lifecycle_state state;
+	uint64_t expires_us;
+	uint64_t pass;                         /* the last list that it was in */
+	unsigned missed;                       /* whole lists without it since then */
+	uint64_t paused_from_us, paused_to_us; /* it stood still between these, for certain */
+	uint64_t suspect_us, suspect_seq;      /* the first traffic behind the former */
+
+	struct sidecar *sidecar; /* NULL: the API has to be asked where it is */
+	struct fetch *fetch;
+	enum box_ask ask;
+	uint64_t asked_ms, next_ms, audit_due_ms, check_due_ms, vault_due_ms;
+	unsigned failures; /* in a row */
+	char instance[BOX_INSTANCE_MAX];
+	bool ours;
+
+	const struct wanted *wanted;
+	bool put_policy, policy_known, drop_vault, put_vault, no_vault;
+	char stamp[WANTED_STAMP_MAX]; /* of the vault that is being sent */
+
+	struct audit_copy copy;
+	char trail_instance[BOX_INSTANCE_MAX]; /* that wrote the lines that are here */
+	bool overlap; /* the page that was asked for begins with the last of them */
+	enum box_from from;
+	bool behind, looked, grew;
+	bool ended; /* it is not in the list any more, and the last look at its trail is over */
+
+	bool done;       /* --once: there is nothing left to do for it */
+	unsigned alarms; /* bits of those that are on */
+};
 TAILQ_HEAD(box_list, box);
 
 struct watch {
@@ -56,9 +109,10 @@ struct watch {
 	uint64_t pass;         /* number of the list being read */
 	uint64_t list_from_us; /* wall clock when its first page was asked for */
 	uint64_t list_due_ms;
-	uint64_t hold_ms;        /* nothing is asked of the API before this */
-	bool listed;             /* once, whole */
-	uint64_t alarms;         /* raised so far */
+	uint64_t hold_ms; /* nothing is asked of the API before this */
+	bool listed;      /* once, whole */
+	uint64_t alarms;  /* raised so far */
+	struct log_rate full_rate;
 	struct webhook *webhook; /* NULL: none was asked for */
 	uint64_t start_ms;
 	enum command_exit code;
@@ -86,10 +140,32 @@ void box_see(struct box *b, const struct lifecycle_sandbox *s);
 void box_missed(struct box *b);
 /* Asks the next that is due. */
 void box_step(struct box *b, uint64_t now_ms);
-/* What is wanted may be another. */
-void box_rejudge(struct box *b);
-/* --once: there is nothing left to do for it. */
-bool box_is_done(const struct box *b);
-/* The last list that it was in. */
-uint64_t box_pass(const struct box *b);
-struct box *box_next(const struct box *b);
+/* Raises an alarm that is not on; ends one that is. */
+void box_alarm(struct box *b, enum watch_alarm alarm, const char *detail);
+void box_calm(struct box *b, enum watch_alarm alarm);
+/* It cannot be asked for a while; lost_place: nor where it was. */
+void box_failed(struct box *b, const char *why, bool lost_place);
+void on_box_answer(const struct fetch_answer *a, void *arg);
+/* What has to be known after a restart of ours: a text of a sandbox. */
+void box_state_path(const struct box *b, const char *what, char path[4096]);
+void box_state_keep(const struct box *b, const char *what, const char *text);
+
+/* --- watch_push.c --- */
+
+/* Answers to GET /policy, to PUT /policy, and about the vault. */
+void box_policy(struct box *b, const struct fetch_answer *a);
+void box_put(struct box *b, const struct fetch_answer *a);
+void box_vault(struct box *b, const struct fetch_answer *a);
+/* NULL: it is not to be sent (now). */
+struct fetch *box_send_vault(struct box *b);
+const char *box_why(const struct box *b, const struct fetch_answer *a, struct errmsg *msg);
+
+/* --- watch_trail.c --- */
+
+/* What to ask for the next page, and its answer. */
+void box_audit_path(struct box *b, char *path, size_t size);
+void box_audit(struct box *b, const struct fetch_answer *a);
+/* Traffic while it stood still: in these lines, or in those before them. */
+void box_scan_pause(struct box *b, struct slice lines);
+/* Lines may soon not be had any more. */
+bool box_end_is_near(const struct box *b);

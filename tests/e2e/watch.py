@@ -325,10 +325,24 @@ def case_alarm_lost_lines_at_the_end():
         want(alarms(watch.text()), [("lost-lines", "sbx-1")], "alarms")
 
 
+def case_one_more_look_when_it_is_not_listed_any_more():
+    with platform("--interval", "600", "--metadata", "agent=reviewer") as (world, watch):
+        box = world.create("sbx-1", REVIEWER["metadata"])
+        watch.run()
+        until(lambda: world.calls("sbx-1")[-2:] == ["GET /audit"] * 2, "a look without lines")
+        box.sidecar.write(1500)
+        box.metadata = {}
+        until(lambda: watch.trail("sbx-1") == box.sidecar.trail(), "the trail")
+        watch.says("sbx-1: it has ended; its trail is here up to line 1501")
+        until(lambda: not [x for x in watch.files() if "state/" in x], "the end of its state")
+        watch.stop()
+        want(alarms(watch.text()), [], "alarms")
+
+
 def case_alarm_foreign_sidecar():
     with platform() as (world, watch):
         world.create("old", version="0.0.9")
-        world.create("new", version="0.10.0")
+        world.create("new", version="0.10.0-rc.1")
         world.create("sbx-1", REVIEWER["metadata"]).sidecar.id = "somebody-else"
         watch.wanted("reviewer", select=REVIEWER, policy=POLICY, vault=vault(watch))
         world.http.lie("GET", "/none/proxy/18080/status", Lie(status=404, doc={}))
@@ -340,7 +354,7 @@ def case_alarm_foreign_sidecar():
 
 
 def case_alarm_policy_differs():
-    with platform() as (world, watch):
+    with platform("--interval", "1") as (world, watch):
         box = world.create("sbx-1", REVIEWER["metadata"]).sidecar
         watch.wanted("reviewer", select=REVIEWER, policy=POLICY)
         watch.run()
@@ -366,14 +380,14 @@ def case_alarm_traffic_while_paused():
         time.sleep(2)  # so that lists have seen it
         box.write(kind="lifecycle")
         until(lambda: watch.trail("sbx-1") == box.trail(), "the trail")
+        lists = world.figures()["lists"]
+        until(lambda: world.figures()["lists"] > lists + 2, "lists after it")
         want(alarms(watch.text()), [], "alarms of a line that is no traffic")
         line = json.loads(box.write())
-        until(lambda: watch.trail("sbx-1") == box.trail(), "the trail")
-        time.sleep(1.5)
+        until_alarm(watch, "traffic-while-paused")
         world.resume("sbx-1")
         box.write()
         until(lambda: watch.trail("sbx-1") == box.trail(), "the trail")
-        until_alarm(watch, "traffic-while-paused")
         watch.says(f"line {line['seq']} of its trail")
         watch.says("traffic-while-paused is over")
         watch.stop()

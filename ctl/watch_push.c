@@ -1,0 +1,128 @@
+/* Puts the wanted policy and vault in force, and looks whether they still are. Before it: watch_box
+ * picks the moment; after it: the sidecar. The policy goes first; a vault that is in its way, or
+ * was another, is dropped before. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "ctl/watch.h"
+
+#define BOX_REFUSED_MS 30000 /* until what a sidecar refused is sent again */
+
+void box_policy(struct box *b, const struct fetch_answer *a)
+{
+	if (!b->wanted)
+		return;
+	b->check_due_ms = clock_mono_ms() + 2 * b->w->o->interval_ms;
+	if (a->status == 200 && wanted_is_policy(b->wanted, a->content)) {
+		b->policy_known = true;
+		box_calm(b, WATCH_ALARM_POLICY);
+		return;
+	}
+	/* At first it is what the sandbox was made with. */
+	if (b->policy_known)
+		box_alarm(b, WATCH_ALARM_POLICY, "somebody else changed it: sent again");
+	b->put_policy = true;
+}
+
+/* What was sent with keys is refused by a code alone: a text may quote them. */
+const char *box_why(const struct box *b, const struct fetch_answer *a, struct errmsg *msg)
+{
+	const char *code;
+	json_t *doc;
+
+	if (b->ask != ASK_VAULT || a->err)
+		return platform_why(a, msg);
+	doc = json_loadb(a->content.p, a->content.len, 0, NULL);
+	code = json_string_value(json_object_get(doc, "code"));
+	(void)errmsg_set(msg, 0, "%d %.60s", a->status,
+		code && !code[strspn(code, "abcdefghijklmnopqrstuvwxyz_")] ? code : "");
+	json_decref(doc);
+	return msg->text;
+}
+
+/* A change that was refused. */
+static void box_refused(struct box *b, const struct fetch_answer *a, const char *what)
+{
+	struct errmsg why = {""}, msg;
+
+	(void)errmsg_set(&msg, 0, "%s was refused: %s", what, box_why(b, a, &why));
+	box_alarm(b, WATCH_ALARM_POLICY, msg.text);
+	b->vault_due_ms = b->check_due_ms = clock_mono_ms() + BOX_REFUSED_MS;
+	b->done = b->done || b->w->o->once;
+}
+
+/* A vault that needs what the new policy takes away, or comes too early, goes first: the policy is
+ * what must not wait. */
+void box_put(struct box *b, const struct fetch_answer *a)
+{
+	b->put_policy = false;
+	if (a->status == 200 || a->status == 204) {
+		b->policy_known = true;
+		if (!(b->alarms & BIT(WATCH_ALARM_POLICY)))
+			b->check_due_ms = 0;
+		log_info("watch", "%s: policy sent", b->id);
+	} else if (b->wanted && b->wanted->vault &&
+		slice_find(a->content, SLICE("\"vault_conflict\"")) < a->content.len) {
+		b->drop_vault = b->put_policy = b->put_vault = true;
+	} else {
+		box_refused(b, a, "the policy");
+	}
+}
+
+/* Which vault is in force where, so that a restart of ours does not take it away for a moment. */
+static bool box_has_vault(const struct box *b)
+{
+	char path[4096], text[WANTED_STAMP_MAX];
+	struct strbuf was;
+	bool same;
+
+	box_state_path(b, "", path);
+	strbuf_init_fixed(&was, text, sizeof(text));
+	same = strbuf_read_file(&was, path) == 0 &&
+		slice_eq(strbuf_slice(&was), slice_str(b->stamp));
+	strbuf_fini(&was);
+	return same;
+}
+
+void box_vault(struct box *b, const struct fetch_answer *a)
+{
+	if (b->ask == ASK_DROP_VAULT) {
+		b->no_vault = a->status == 204 || a->status == 200 || a->status == 404;
+		b->drop_vault = !b->no_vault;
+		if (b->drop_vault)
+			box_refused(b, a, "to drop the vault");
+	} else if (a->status == 201 || a->status == 200) {
+		b->put_vault = b->no_vault = false;
+		box_state_keep(b, "", b->stamp);
+		log_info("watch", "%s: vault sent", b->id);
+	} else if (a->status == 409) {
+		b->drop_vault = true;
+	} else {
+		box_refused(b, a, "the vault");
+	}
+}
+
+struct fetch *box_send_vault(struct box *b)
+{
+	struct sidecar_question q = {.method = "POST", .path = "/credential-vault"};
+	struct fetch *f = NULL;
+	struct errmsg msg = {""};
+	struct strbuf text;
+
+	strbuf_init(&text, WANTED_FILE_MAX);
+	text.wipe = true;
+	if (wanted_vault(b->wanted, b->instance, &text, b->stamp, &msg) < 0) {
+		box_alarm(b, WATCH_ALARM_POLICY, msg.text);
+		b->vault_due_ms = clock_mono_ms() + BOX_REFUSED_MS;
+		b->done = b->done || b->w->o->once;
+	} else if (!b->no_vault && box_has_vault(b)) {
+		b->put_vault = false;
+	} else {
+		q.content = strbuf_slice(&text);
+		f = sidecar_ask(&b->w->platform, b->sidecar, &q, on_box_answer, b);
+	}
+	strbuf_fini(&text);
+	return f;
+}
