@@ -53,6 +53,7 @@ enum box_ask {
 	ASK_STATUS,
 	ASK_POLICY,
 	ASK_PUT_POLICY,
+	ASK_LOOK_VAULT,
 	ASK_DROP_VAULT,
 	ASK_VAULT,
 	ASK_AUDIT,
@@ -82,7 +83,7 @@ struct box {
 	bool ours;
 
 	const struct wanted *wanted;
-	bool put_policy, policy_known, drop_vault, put_vault, no_vault;
+	bool put_policy, policy_known, look_vault, drop_vault, put_vault, no_vault;
 	char stamp[WANTED_STAMP_MAX]; /* of the vault that is being sent */
 
 	struct audit_copy copy;

@@ -308,6 +308,8 @@ static enum box_ask box_choose(const struct box *b, uint64_t now)
 		return ASK_VAULT;
 	if (b->wanted && b->check_due_ms <= now)
 		return ASK_POLICY;
+	if (b->wanted && b->look_vault)
+		return ASK_LOOK_VAULT;
 	return audit ? ASK_AUDIT : ASK_NOTHING;
 }
 
@@ -331,8 +333,9 @@ static struct fetch *box_send(struct box *b)
 		q.path = "/policy";
 		q.content = slice_str(b->wanted->policy);
 		break;
+	case ASK_LOOK_VAULT:
 	case ASK_DROP_VAULT:
-		q.method = "DELETE";
+		q.method = b->ask == ASK_DROP_VAULT ? "DELETE" : "GET";
 		q.path = "/credential-vault";
 		break;
 	case ASK_AUDIT:

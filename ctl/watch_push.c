@@ -17,7 +17,9 @@ void box_policy(struct box *b, const struct fetch_answer *a)
 	b->check_due_ms = clock_mono_ms() + 2 * b->w->o->interval_ms;
 	if (a->status == 200 && wanted_is_policy(b->wanted, a->content)) {
 		b->policy_known = true;
-		box_calm(b, WATCH_ALARM_POLICY);
+		b->look_vault = b->wanted->vault && !b->put_vault;
+		if (!b->put_vault && !b->look_vault)
+			box_calm(b, WATCH_ALARM_POLICY);
 		return;
 	}
 	/* At first it is what the sandbox was made with. */
@@ -49,7 +51,8 @@ static void box_refused(struct box *b, const struct fetch_answer *a, const char 
 
 	(void)errmsg_set(&msg, 0, "%s was refused: %s", what, box_why(b, a, &why));
 	box_alarm(b, WATCH_ALARM_POLICY, msg.text);
-	b->vault_due_ms = b->check_due_ms = clock_mono_ms() + BOX_REFUSED_MS;
+	*(b->ask == ASK_PUT_POLICY ? &b->check_due_ms : &b->vault_due_ms) =
+		clock_mono_ms() + BOX_REFUSED_MS;
 	b->done = b->done || b->w->o->once;
 }
 
@@ -88,7 +91,14 @@ static bool box_has_vault(const struct box *b)
 
 void box_vault(struct box *b, const struct fetch_answer *a)
 {
-	if (b->ask == ASK_DROP_VAULT) {
+	if (b->ask == ASK_LOOK_VAULT) {
+		b->look_vault = false;
+		b->no_vault = b->put_vault = a->status == 404;
+		if (b->no_vault)
+			box_alarm(b, WATCH_ALARM_POLICY, "somebody dropped the vault: sent again");
+		else
+			box_calm(b, WATCH_ALARM_POLICY);
+	} else if (b->ask == ASK_DROP_VAULT) {
 		b->no_vault = a->status == 204 || a->status == 200 || a->status == 404;
 		b->drop_vault = !b->no_vault;
 		if (b->drop_vault)

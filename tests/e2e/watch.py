@@ -371,6 +371,28 @@ def case_alarm_policy_differs():
         want_in("above_ceiling: docs.test", watch.once(1), "what it says")
 
 
+def case_alarm_policy_differs_by_its_vault():
+    with platform("--interval", "1") as (world, watch):
+        box = world.create("sbx-1", REVIEWER["metadata"]).sidecar
+        watch.wanted("reviewer", select=REVIEWER, policy=POLICY, vault=vault(watch))
+        watch.run()
+        until(lambda: "GET /credential-vault" in world.calls("sbx-1"), "a look at the vault")
+        box.vault = None
+        until_alarm(watch, "policy-differs")
+        until(lambda: box.vault, "the vault")
+        watch.says("policy-differs is over")
+        # One that is refused is an alarm once, however often the policy is looked at.
+        world.http.lie("POST", "/sbx-1/proxy/18080/credential-vault", Lie(status=400, doc={
+            "code": "invalid_vault", "message": "no"}))
+        size, box.vault = len(watch.text()), None
+        until_alarm(watch, "policy-differs", since=size)
+        seen = world.calls("sbx-1").count("GET /policy")
+        until(lambda: world.calls("sbx-1").count("GET /policy") > seen + 1, "looks at the policy")
+        watch.stop()
+        want_out("is over", watch.text()[size:], "what it says")
+        want(len(alarms(watch.text()[size:])), 1, "alarms")
+
+
 def case_alarm_traffic_while_paused():
     with platform("--interval", "1", version="0.2.3") as (world, watch):
         box = world.create("sbx-1").sidecar
