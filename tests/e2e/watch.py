@@ -5,6 +5,7 @@ import http.server
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -197,6 +198,35 @@ def case_wanted_is_read_again():
         watch.says("what was wanted stays", since=size)
         watch.stop()
         watch.once(2)
+
+
+def case_the_examples_are_good():
+    """docs/examples: the wanted policy is put in force, and systemd has nothing to say."""
+    docs = os.path.join(apibed.SRC, "docs", "examples")
+    with platform() as (world, watch):
+        box = world.create("sbx-1", {"engagement": "acme", "task": "T-1"}).sidecar
+        shutil.copy(os.path.join(docs, "wanted-sites.yaml"), os.path.join(watch.dir, "wanted"))
+        binding = {**VAULT["bindings"][0], "match": {"hosts": ["api.model.example"]}}
+        os.rename(os.path.join(watch.dir, "wanted", vault(watch, {**VAULT, "bindings": [binding]})),
+                  os.path.join(watch.dir, "wanted", "acme-vault.json"))
+        watch.run()
+        until(lambda: box.vault, "the vault")
+        want([r["target"] for r in box.policy["egress"]][-2:], ["acme.example", "*.acme.example"],
+             "sites")
+        with open(os.path.join(docs, "egress-watch.service")) as f:
+            unit = f.read()
+        command = re.search(r"^ExecStart=(\S+) (.*)$", unit, re.M)
+        options = subprocess.run([apibed.CTL, "watch", "--help"], capture_output=True, text=True,
+                                 check=True).stdout
+        for option in re.findall(r"--[a-z-]+", command[2]):
+            want_in(option, options, "options")
+        if shutil.which("systemd-analyze"):
+            path = os.path.join(watch.top, "egress-watch.service")
+            with open(path, "w") as f:
+                f.write(unit.replace(command[1], apibed.CTL))
+            p = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, text=True,
+                               check=False)
+            want((p.returncode, p.stderr), (0, ""), "systemd-analyze")
 
 
 def case_wrong_wanted_files_end_the_start():

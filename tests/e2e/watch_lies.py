@@ -506,4 +506,4 @@ def case_the_sidecars_are_like_egress():
 
 
 if __name__ == "__main__":
-    sys.exit(main(globals()))
+    sys.exit(main(globals(), beside=3))

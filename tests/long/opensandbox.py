@@ -31,12 +31,12 @@ TOOLS = {"dockerd": "docker.io", "docker": "docker.io", "debootstrap": "debootst
 class Run:
     """All cases of a run: [name], and what they share."""
 
-    def __init__(self, top):
+    def __init__(self, top, transcript="transcript.txt"):
         self.bad = 0
         self.world = closed_world.World(top)
         self.engine = engine.Engine(self.world)
         self.begin = time.monotonic()
-        self.transcript = open(os.path.join(engine.WORK, "transcript.txt"), "w")
+        self.transcript = open(os.path.join(engine.WORK, transcript), "w")
         self.figures = measure.Figures()
 
     def say(self, text):
@@ -65,9 +65,9 @@ class Run:
             print(f"#   {time.monotonic() - begin:.1f} s", flush=True)
         return False
 
-    def images(self):
-        """The image as images/egress/build makes it, in both stages, and what derives from it."""
-        for stage in engine.EGRESS:
+    def images(self, stages=tuple(engine.EGRESS)):
+        """The image as images/egress/build makes it, in its stages, and what derives from it."""
+        for stage in stages:
             seconds = self.engine.egress_image(stage)
             self.say(f"images/egress/build --target {stage}: {seconds:.0f} s, "
                      f"{self.engine.size(engine.EGRESS[stage]) / 1e6:.1f} MB")
