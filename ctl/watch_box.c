@@ -306,6 +306,9 @@ static enum box_ask box_choose(const struct box *b, uint64_t now)
 	if (b->wanted && b->wanted->vault && b->put_vault && b->policy_known &&
 		b->vault_due_ms <= now)
 		return ASK_VAULT;
+	/* In turn with the trail, which a short interval would push aside. */
+	if (audit && (b->ask == ASK_POLICY || b->ask == ASK_LOOK_VAULT))
+		return ASK_AUDIT;
 	if (b->wanted && b->check_due_ms <= now)
 		return ASK_POLICY;
 	if (b->wanted && b->look_vault)
