@@ -309,10 +309,10 @@ static enum box_ask box_choose(const struct box *b, uint64_t now)
 	/* In turn with the trail, which a short interval would push aside. */
 	if (audit && (b->ask == ASK_POLICY || b->ask == ASK_LOOK_VAULT))
 		return ASK_AUDIT;
-	if (b->wanted && b->check_due_ms <= now)
-		return ASK_POLICY;
 	if (b->wanted && b->look_vault)
 		return ASK_LOOK_VAULT;
+	if (b->wanted && b->check_due_ms <= now)
+		return ASK_POLICY;
 	return audit ? ASK_AUDIT : ASK_NOTHING;
 }
 
