@@ -180,7 +180,7 @@ static void box_instance(struct box *b, const struct fetch_answer *a)
 		return;
 	if (!slice_to_cstr(now, b->instance, sizeof(b->instance)))
 		b->instance[0] = '\0';
-	b->ours = b->policy_known = false;
+	b->ours = b->policy_known = b->look_vault = false;
 	b->put_vault = b->wanted && b->wanted->vault;
 	b->check_due_ms = 0;
 }

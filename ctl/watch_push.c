@@ -93,6 +93,9 @@ void box_vault(struct box *b, const struct fetch_answer *a)
 {
 	if (b->ask == ASK_LOOK_VAULT) {
 		b->look_vault = false;
+		/* One that has just begun anew has none. */
+		if (b->put_vault)
+			return;
 		b->no_vault = b->put_vault = a->status == 404;
 		if (b->no_vault)
 			box_alarm(b, WATCH_ALARM_POLICY, "somebody dropped the vault: sent again");
