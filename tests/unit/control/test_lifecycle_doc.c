@@ -207,8 +207,6 @@ static void test_wrong_pages_are_refused(void **state)
 		"{\"items\":{},\"pagination\":{\"hasNextPage\":false}}",
 		"{\"items\":[],\"pagination\":{\"hasNextPage\":0}}",
 		"{\"items\":[7],\"pagination\":{\"hasNextPage\":false}}",
-		"{\"items\":[{\"id\":\"../x\",\"status\":{\"state\":\"Running\"}}],"
-		"\"pagination\":{\"hasNextPage\":false}}",
 	};
 	struct lifecycle_list l;
 
@@ -217,6 +215,11 @@ static void test_wrong_pages_are_refused(void **state)
 		assert_int_equal(l.n, 0);
 		assert_false(l.more);
 	}
+	assert_int_equal(
+		read_page("{\"items\":[{\"id\":\"../x\",\"status\":{\"state\":\"Running\"}}],"
+			  "\"pagination\":{\"hasNextPage\":false}}",
+			&l),
+		E_SYNTAX);
 }
 
 static void test_a_page_has_limits(void **state)
