@@ -136,7 +136,7 @@ static void test_ids_are_names_of_files(void **state)
 static json_t *labels(size_t n, size_t bytes)
 {
 	json_t *o = json_object();
-	char name[16], value[LIFECYCLE_METADATA_BYTES + 2];
+	char name[32], value[LIFECYCLE_METADATA_BYTES + 2];
 
 	memset(value, 'v', sizeof(value));
 	for (size_t i = 0; i < n; i++) {
