@@ -259,8 +259,9 @@ void on_box_answer(const struct fetch_answer *a, void *arg)
 	b->fetch = NULL;
 	b->w->n_fetches--;
 	/* It may have been late at the other side, which must not see two within a second. One that
-	 * was answered by a thaw was not. */
-	if (now < b->asked_ms + WATCH_SPACING_MS) {
+	 * a thaw answered was not, and the policy must not wait then. */
+	if (now < b->asked_ms + WATCH_SPACING_MS ||
+		(b->state == LIFECYCLE_RUNNING && !b->put_policy)) {
 		b->asked_ms = now;
 		b->next_ms = now + WATCH_SPACING_MS;
 	}

@@ -109,6 +109,8 @@ LIES = {
     "unknown-state": ("GET", LIST, item(lambda x: x["status"].update(state="Hibernating"))),
     "unknown-fields": ("GET", LIST, item(lambda x: x.update(quantum={"a": [1] * 50}))),
     "state-is-number": ("GET", LIST, item(lambda x: x["status"].update(state=7))),
+    "state-with-escape": ("GET", LIST, item(lambda x: x["status"].update(state="a\x1b[2J\r\nb"))),
+    "metadata-with-escape": ("GET", LIST, item(lambda x: x["metadata"].update({"\x1b[2J": "\x07"}))),
     "id-is-path": ("GET", LIST, item(lambda x: {**x, "id": "../../../sbx-b"})),
     "id-is-dots": ("GET", LIST, item(lambda x: {**x, "id": ".."})),
     "id-is-empty": ("GET", LIST, item(lambda x: {**x, "id": ""})),
@@ -192,7 +194,8 @@ SAYS = {
     "list-redirect": LIST_SAYS + "30", "list-never-ends": LIST_SAYS + "it does not come to an end",
     "list-forgets": "sbx-b: it has ended", "state-is-number": LIST_SAYS + "status.state",
     "id-is-": LIST_SAYS + "id: expected", "id-with-line": LIST_SAYS + "id: expected",
-    "expiry-is-text": LIST_SAYS + "expiresAt", "metadata-is-list": LIST_SAYS + "metadata",
+    "expiry-is-text": LIST_SAYS + "expiresAt", "state-with-escape": None,
+    "metadata-is-list": LIST_SAYS + "metadata",
     "end-elsewhere": "alarm foreign-sidecar: sbx-b: the sidecar is not one of ours, or too old: the "
                      "endpoint is at ",
     "end-404": None, "end-500": None, "end-redirect": None,
@@ -211,6 +214,11 @@ HEARD = {"list-forgets-one": 4, "list-forgets-all": 4, "list-never-ends-and-repe
 # It is asked again a minute later.
 LASTING = ("sidecar-of-other", "sidecar-too-old", "sidecar-without-version", "sidecar-redirect",
            "sidecar-is-another-program")
+
+
+# What every command asks for: the list, one sandbox, its endpoint, its status.
+TOLD_TO_ALL = ("list-", "id-", "state-", "unknown-", "expiry-", "metadata-", "end-", "field-",
+               "sidecar-")
 
 
 def says(name):
@@ -340,14 +348,48 @@ def tell_all(names):
         bed.end()
 
 
-def case_lies():
-    """Each of LIES, by processes side by side, since they mostly wait."""
-    names = list(LIES)
+def in_pool(run, names):
     with ThreadPoolExecutor(BEDS) as pool:
-        runs = [pool.submit(tell_all, names[i::BEDS]) for i in range(BEDS)]
-    errors = [str(e) for e in (run.exception() for run in runs) if e]
+        runs = [pool.submit(run, names[i::BEDS]) for i in range(BEDS)]
+    errors = [str(e) for e in (r.exception() for r in runs) if e]
     if errors:
         raise Failed(f"{len(errors)} of {BEDS}: " + " ## ".join(errors))
+
+
+def case_lies():
+    """Each of LIES, by processes side by side, since they mostly wait."""
+    in_pool(tell_all, list(LIES))
+
+
+def list_with(names):
+    """egressctl sandboxes and sandbox, told each of these."""
+    world = standin.World()
+    boxes = [world.create(id, {"agent": "reviewer"}) for id in ("sbx-a", "sbx-b")]
+    w = watchbed.Watch(tempfile.mkdtemp(dir=apibed.TOP[0]), world.url, standin.KEY)
+    try:
+        for name in names:
+            entry, before = world.http.lie(*LIES[name]), len(world.http.requests)
+            for args in (["sandboxes"], ["sandbox", "sbx-b"]):
+                p = subprocess.run([watchbed.CTL, *args, *w.args[3:]], env=w.env, timeout=60,
+                                   capture_output=True, text=True, check=False)
+                if p.returncode not in (0, 1, 2) or "Sanitizer" in p.stderr:
+                    raise Failed(f"{name}: {args} ended with {p.returncode}: {p.stderr[-900:]}")
+                shown = p.stdout + p.stderr
+                if any(x in shown for x in (standin.KEY, *(b.sidecar.token for b in boxes))):
+                    raise Failed(f"{name}: {args} shows a secret: {shown}")
+                if re.search(r"[\x00-\x08\x0b-\x1f\x7f]", shown):
+                    raise Failed(f"{name}: {args} shows control bytes: {shown!r}")
+            for r in world.http.requests[before:]:
+                want(standin.KEY in repr(r.fields), r.port == world.api.number, f"the key in {r}")
+            want(any(world.http.fits(entry, r) for r in world.http.requests[before:]), True, name)
+            world.http.forget()
+    finally:
+        world.stop()
+
+
+def case_lies_to_the_table():
+    """The same lies to the commands that only show."""
+    in_pool(list_with, [n for n in LIES if n.startswith(TOLD_TO_ALL)])
 
 
 def follow(*args, tls=False, **settings):
