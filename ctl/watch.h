@@ -91,6 +91,7 @@ struct box {
 	bool overlap; /* the page that was asked for begins with the last of them */
 	enum box_from from;
 	bool behind, looked, grew;
+	bool unseen; /* something failed since the last page of its trail */
 	bool ended; /* it is not in the list any more, and the last look at its trail is over */
 
 	bool done;       /* --once: there is nothing left to do for it */

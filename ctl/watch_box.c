@@ -130,7 +130,7 @@ static void box_end(struct box *b)
 	(void)snprintf(text, sizeof(text), "it has ended; its trail is here up to line %" PRIu64,
 		b->copy.seq);
 	/* Where lines came until then, some more may have. */
-	if (!b->looked || b->behind || (b->grew && b->failures > 0))
+	if (!b->looked || b->behind || (b->grew && b->unseen))
 		box_alarm(b, WATCH_ALARM_LOST, text);
 	else
 		log_info("watch", "%s: %s", b->id, text);
@@ -158,6 +158,7 @@ void box_failed(struct box *b, const char *why, bool lost_place)
 	bool still = b->state != LIFECYCLE_RUNNING && b->state != LIFECYCLE_UNKNOWN;
 
 	b->failures++;
+	b->unseen = true;
 	b->ended = b->missed >= BOX_MISSED;
 	b->next_ms = clock_mono_ms() + watch_backoff_ms(b->failures);
 	if (lost_place) {

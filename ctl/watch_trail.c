@@ -128,6 +128,7 @@ static void box_page(struct box *b, const struct fetch_answer *a)
 	}
 	b->behind = b->grew && slice_to_u64(last, &seq) && seq > b->copy.seq;
 	b->looked = true;
+	b->unseen = false;
 	if (good && b->from == FROM_LAST && !b->behind) {
 		box_calm(b, WATCH_ALARM_CHAIN);
 		box_calm(b, WATCH_ALARM_LOST);

@@ -355,6 +355,25 @@ def case_alarm_lost_lines_at_the_end():
         want(alarms(watch.text()), [("lost-lines", "sbx-1")], "alarms")
 
 
+def case_alarm_lost_lines_of_one_that_stopped_before_its_end():
+    """Its way is gone first, then the server says that it failed, then nothing."""
+    with platform() as (world, watch):
+        box = world.create("sbx-1")
+        box.sidecar.write(5)
+        watch.run()
+        until(lambda: watch.trail("sbx-1") == box.sidecar.trail(), "the trail")
+        world.http.lie("*", "/sbx-1/.*", Lie(status=502, doc={}))
+        asked = len(world.calls("sbx-1"))
+        until(lambda: len(world.calls("sbx-1")) > asked, "a failure")
+        box.move("Failed")
+        lists = len(world.list_times)
+        until(lambda: len(world.list_times) > lists, "a list with it")
+        world.delete("sbx-1")
+        until(lambda: "it has ended" in watch.text(), "its end")
+        watch.stop()
+        want(alarms(watch.text()), [("lost-lines", "sbx-1")], "alarms")
+
+
 def case_one_more_look_when_it_is_not_listed_any_more():
     with platform("--interval", "600", "--metadata", "agent=reviewer") as (world, watch):
         box = world.create("sbx-1", REVIEWER["metadata"])
