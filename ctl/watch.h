@@ -92,7 +92,7 @@ struct box {
 	enum box_from from;
 	bool behind, looked, grew;
 	bool unseen; /* something failed since the last page of its trail */
-	bool ended; /* it is not in the list any more, and the last look at its trail is over */
+	bool ended;  /* it is not in the list any more, and the last look at its trail is over */
 
 	bool done;       /* --once: there is nothing left to do for it */
 	unsigned alarms; /* bits of those that are on */
