@@ -272,8 +272,8 @@ class Bed:
                              f"{[r.target for r in self.world.http.requests if box.id in r.target][-8:]}, {box.sidecar.seq} lines, policy {box.sidecar.policy}, it "
                              f"said {self.w.text()[-900:]}") from e
 
-    def tell(self, name):
-        """Tells a lie until it was heard. What the program said to it."""
+    def tell(self, name, answered=True):
+        """Tells a lie until it was heard, and answered in the log. What the program said to it."""
         size, before = len(self.w.text()), len(self.world.http.requests)
         if not name.startswith("trail-"):
             self.boxes[1].sidecar.start()  # so that all is asked and pushed again
@@ -288,7 +288,7 @@ class Bed:
             return sum(self.world.http.fits(entry, r) for r in asked[before:]) >= HEARD.get(name, 1)
         until(lambda: heard() or self.w.ended(), f"{name} is asked for", RECOVER_S)
         part = says(name)
-        if part:
+        if part and answered:
             try:
                 self.w.says(part, RECOVER_S, size)
             except Failed as e:

@@ -77,21 +77,23 @@ def case_300_sandboxes(top):
 
 
 def case_lies(top):
-    """All lies again and again to one process: its memory is what it was after the first rounds."""
+    """All lies, or those of WATCH_LIES, again and again to one process: its memory is what it was
+    after the first round. A round of all takes a quarter of an hour."""
     world = standin.World()
     bed = watch_lies.Bed(top, world, watched)
     sizes = []
+    names = os.environ.get("WATCH_LIES", "").split() or list(watch_lies.LIES)
     try:
         bed.begin()
         for _ in range(LIE_ROUNDS):
-            for name in watch_lies.LIES:
+            for name in names:
                 if name not in watch_lies.LASTING:
-                    bed.tell(name)
+                    bed.tell(name, answered=False)  # an alarm that is on is not raised again
                     bed.recover(name)
             sizes.append(watchbed.pss_kib(bed.w.p.pid)[1])
             world.http.requests.clear()
             bed.mark = 0
-        print(f"  {len(watch_lies.LIES)} lies, {LIE_ROUNDS} rounds: KiB that are no file's {sizes}")
+        print(f"  {len(names)} lies, {LIE_ROUNDS} rounds: KiB that are no file's {sizes}")
         want(sizes[-1] - sizes[0] <= GROWTH_KIB_MAX, True, f"growth of {sizes}")
     finally:
         bed.end()
