@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """`egressctl watch` over the stand-in platform: trails that come home once and whole, what is wanted
-and stays in force, alarms. Lies of a server are watch_lies.py's. Protocol: docs/development.md."""
+and stays in force, alarms. Lies of a server are watch_lies.py's. Protocol: docs/development.md.
+
+# one compiler: it mostly waits for the next second.
+"""
 import http.server
 import json
 import os

@@ -2,7 +2,10 @@
 """`egressctl watch` and a server that is dead, slow, lying or half upgraded: nothing widens, no key
 or token goes to a host that it is not for, what was collected stays what was written, and when the
 truth is told again all goes on. tests/long/watch_load.py tells the same lies to one process, and
-looks at its memory. Protocol: docs/development.md."""
+looks at its memory. Protocol: docs/development.md.
+
+# one compiler: it mostly waits for the next second.
+"""
 import json
 import os
 import re

@@ -135,8 +135,9 @@ def count(results, label, path, build, cases=(), prefix=(), seconds=SCRIPT_SECON
 
 def run_e2e(results, label, build):
     """Two at a time where each has its own network; a script that says `# serial` near its top
-    runs alone."""
-    scripts = find("e2e")
+    runs alone, and one that says `# one compiler` on the gcc build only: it mostly waits."""
+    scripts = {n: p for n, p in find("e2e").items()
+               if label == "gcc" or not head_has(p, "# one compiler")}
     prefix = isolation()
     together = [p for p in scripts.values() if prefix and not head_has(p, "# serial")]
     with ThreadPoolExecutor(JOBS) as pool:
