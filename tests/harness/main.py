@@ -21,7 +21,8 @@ USAGE = """./test [-v] [WHAT]
   ./test long [PART]  the long parts, all or by name: fuzz coverage mutants netns, and each script
                       of tests/long. FUZZ_SECONDS (60) is the time for each fuzz target
 
-Programs are built below build/ and kept there. -v prints every passed test."""
+Programs are built below build/ and kept there. -v prints every passed test
+and how long each script took."""
 
 COMPILERS = (("gcc", "gcc-asan"), ("clang", "clang-asan"))
 SOURCE_CHECKS = ("harness", "format", "lint", "shellcheck", "tidy", "analyzer")

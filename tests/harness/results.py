@@ -21,6 +21,12 @@ class Results:
                 took = "" if seconds is None else f"  {seconds:.2f} s"
                 print(f"ok      {name}{took}", flush=True)
 
+    def took(self, name, seconds):
+        """Of a whole script."""
+        if self.verbose:
+            with self.lock:
+                print(f"took    {name}  {seconds:.1f} s", flush=True)
+
     def fail(self, name, output=""):
         with self.lock:
             self.failed += 1

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -116,7 +117,9 @@ def run_script(path, build, cases=(), prefix=(), seconds=SCRIPT_SECONDS_MAX):
 
 
 def count(results, label, path, build, cases=(), prefix=(), seconds=SCRIPT_SECONDS_MAX):
+    begin = time.monotonic()
     rows, tmp = run_script(path, build, cases, prefix, seconds)
+    results.took(f"{label}/{path.stem}", time.monotonic() - begin)
     for status, name, why in rows:
         full = f"{label}/{path.stem}/{name}"
         if status == "ok":

@@ -18,12 +18,10 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import bypass_rows  # noqa: E402
 import guard_attacks  # noqa: E402
 import sidecarbed  # noqa: E402
-from sidecarbed import (EVIL, HOSTILE, INTERNAL, META, PRIVATE, RESOLVER, TCP, USERS, Failed,  # noqa: E402
+from sidecarbed import (EVIL, HOSTILE, INTERNAL, META, PRIVATE, RESOLVER, USERS, Failed,  # noqa: E402
                         Inside, until)
 
 KINDS = list(USERS)
-EVIL_BYTES = [socket.inet_pton(socket.AF_INET6 if f == 6 else socket.AF_INET, EVIL[f])
-              for f in (4, 6)]
 SEEN_S = 0.5
 LOG_S = 1.6  # flows of the kernel are on record once a second
 
@@ -140,8 +138,8 @@ def through(bed, sight, token, mark, answer):
         addr = socket.inet_pton(socket.AF_INET6, bypass_rows.FORMS[sight.removeprefix("toward-")])
         return bed.tap.has(lambda d: d[38:54] == addr)
     if sight == "flow-evil":
-        return bed.tap.has(lambda d: d[23] == TCP and d[30:34] == EVIL_BYTES[0] or
-                           d[20] == TCP and d[38:54] == EVIL_BYTES[1])
+        return bed.tap.has(lambda d: any(s[13] & 2 for a in EVIL.values()
+                                         if (s := guard_attacks.segment(d, a))))
     rows = [r for r in bed.seen(mark) if token in r["uri"]]
     if sight == "web-evil":
         rows = [r for r in rows if r["addr"].replace("::ffff:", "") in EVIL.values()]
