@@ -95,9 +95,8 @@ def run_all(results):
                 run_tests(results, label, build.tests().values())
         if build and (scripts.find("e2e") or scripts.find("netns")):
             with results.phase(f"{label}: end to end"):
-                scripts.run_e2e(results, label, build)
-                if label == "gcc":  # what the kernel does is the same for both
-                    scripts.run_netns(results, label, build)
+                # what the kernel does is the same for both
+                scripts.run_end_to_end(results, label, build, netns=label == "gcc")
     with results.phase("checks: " + " ".join(SOURCE_CHECKS)):
         run_checks(results, SOURCE_CHECKS, builds["gcc"], builds["clang"])
 

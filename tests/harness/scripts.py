@@ -19,6 +19,7 @@ SANITIZER = re.compile(rb"ERROR: (?:Address|Leak)Sanitizer|runtime error: |Addre
 SCRIPT_SECONDS_MAX = 300
 LONG_SECONDS_MAX = 3600
 LOG_BYTES_MAX = 64 << 20
+SCRIPTS_TOGETHER = 2 * JOBS  # a script waits more than it works
 
 
 def find(folder):
@@ -136,18 +137,47 @@ def count(results, label, path, build, cases=(), prefix=(), seconds=SCRIPT_SECON
         print(f"        files: {tmp}", flush=True)
 
 
-def run_e2e(results, label, build):
-    """Two at a time where each has its own network; a script that says `# serial` near its top
-    runs alone, and one that says `# one compiler` on the gcc build only: it mostly waits."""
-    scripts = {n: p for n, p in find("e2e").items()
-               if label == "gcc" or not head_has(p, "# one compiler")}
+def e2e_runs(label):
+    """[(path, prefix)] of three kinds: scripts that mostly wait and so run on the gcc build only,
+    `# one compiler`; those that run together; and those that run alone, `# serial`, or all where no
+    script can have its own network."""
     prefix = isolation()
-    together = [p for p in scripts.values() if prefix and not head_has(p, "# serial")]
-    with ThreadPoolExecutor(JOBS) as pool:
-        list(pool.map(lambda p: count(results, label, p, build, prefix=prefix), together))
-    for path in scripts.values():
-        if path not in together:
-            count(results, label, path, build, prefix=prefix)
+    waiting, together, alone = [], [], []
+    for path in find("e2e").values():
+        waits = head_has(path, "# one compiler")
+        if waits and label != "gcc":
+            continue
+        runs = alone if not prefix or head_has(path, "# serial") else waiting if waits else together
+        runs.append((path, prefix))
+    return waiting, together, alone
+
+
+def netns_runs(results, label):
+    """(path, prefix) of the scripts that make their own namespaces."""
+    prefix = root_prefix()
+    if prefix is not None:
+        return [(path, prefix) for path in find("netns").values()]
+    for path in find("netns").values():
+        results.skip(f"{label}/{path.stem}", "needs root")
+    return []
+
+
+def run_together(results, label, build, runs):
+    with ThreadPoolExecutor(SCRIPTS_TOGETHER) as pool:
+        list(pool.map(lambda run: count(results, label, run[0], build, prefix=run[1]), runs))
+
+
+def run_end_to_end(results, label, build, netns):
+    """The longest first, so that none is left to run alone at the end."""
+    waiting, together, alone = e2e_runs(label)
+    kernel = netns_runs(results, label) if netns else []
+    run_together(results, label, build, waiting + kernel + together)
+    for path, prefix in alone:
+        count(results, label, path, build, prefix=prefix)
+
+
+def run_netns(results, label, build):
+    run_together(results, label, build, netns_runs(results, label))
 
 
 def root_prefix():
@@ -158,17 +188,3 @@ def root_prefix():
                                                stderr=subprocess.DEVNULL).returncode == 0:
         return ("sudo", "-n")
     return None
-
-
-def run_netns(results, label, build):
-    """Two at a time: each script makes its own namespaces."""
-    prefix = root_prefix()
-
-    def one(path):
-        if prefix is None:
-            results.skip(f"{label}/{path.stem}", "needs root")
-        else:
-            count(results, label, path, build, prefix=prefix)
-
-    with ThreadPoolExecutor(JOBS) as pool:
-        list(pool.map(one, find("netns").values()))
