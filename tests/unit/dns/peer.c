@@ -13,6 +13,7 @@
 #include "base/netaddr.h"
 
 #define PEER_MSG_MAX 4096
+#define PORT_TRIES_MAX 16
 
 struct peer_conn {
 	struct peer_conn *next;
@@ -364,6 +365,28 @@ static void on_peer_accept(evutil_socket_t fd, short what, void *arg)
 	REQUIRE(event_add(c->ev, NULL) == 0);
 }
 
+/* One port for both, at an address whose port is 0. The kernel may give for TCP a port where
+ * another process has a UDP socket: then another is taken. False: no socket of this family. */
+static bool peer_bind(struct peer *p, int family, const struct sockaddr *at, socklen_t len)
+{
+	struct sockaddr_storage got;
+
+	for (int tries = 0; tries < PORT_TRIES_MAX; tries++) {
+		socklen_t got_len = sizeof(got);
+
+		p->tcp = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+		p->udp = socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+		if (p->tcp < 0 || p->udp < 0 || bind(p->tcp, at, len) < 0)
+			tries = PORT_TRIES_MAX;
+		else if (getsockname(p->tcp, (struct sockaddr *)&got, &got_len) == 0 &&
+			bind(p->udp, (struct sockaddr *)&got, got_len) == 0)
+			return true;
+		close(p->tcp);
+		close(p->udp);
+	}
+	return false;
+}
+
 bool peer_init(struct peer *p, struct event_base *base, int family)
 {
 	static const struct netaddr v4 = {{[10] = 0xff, 0xff, 127, 0, 0, 1}};
@@ -375,17 +398,11 @@ bool peer_init(struct peer *p, struct event_base *base, int family)
 
 	memset(p, 0, sizeof(*p));
 	p->base = base;
-	p->tcp = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	p->udp = socket(family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (p->tcp < 0 || p->udp < 0 || bind(p->tcp, (struct sockaddr *)&ss, len) < 0) {
-		close(p->tcp);
-		close(p->udp);
+	if (!peer_bind(p, family, (struct sockaddr *)&ss, len))
 		return false;
-	}
 	REQUIRE(listen(p->tcp, 8) == 0);
 	REQUIRE(getsockname(p->tcp, (struct sockaddr *)&ss, &len) == 0);
 	REQUIRE(netaddr_from_sockaddr((struct sockaddr *)&ss, &addr, &p->port));
-	REQUIRE(bind(p->udp, (struct sockaddr *)&ss, len) == 0);
 	(void)setsockopt(p->udp, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
 	p->on_udp = event_new(base, p->udp, EV_READ | EV_PERSIST, on_peer_udp, p);
 	p->on_tcp = event_new(base, p->tcp, EV_READ | EV_PERSIST, on_peer_accept, p);
