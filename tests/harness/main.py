@@ -1,7 +1,9 @@
 """./test: chooses what to build and run, and ends with one line of counts."""
 import argparse
+import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import checks
 import longparts
@@ -24,7 +26,6 @@ USAGE = """./test [-v] [WHAT]
 Programs are built below build/ and kept there. -v prints every passed test
 and how long each script took."""
 
-COMPILERS = (("gcc", "gcc-asan"), ("clang", "clang-asan"))
 SOURCE_CHECKS = ("harness", "format", "lint", "shellcheck", "tidy", "analyzer")
 UNIT_SUITES = ("unit", "loop")
 
@@ -84,21 +85,38 @@ def run_checks(results, names, gcc=None, clang=None):
             results.fail(name, str(e))
 
 
+def behind():
+    """A thread whose programs get what the others leave of the processors."""
+    return ThreadPoolExecutor(1, initializer=lambda: os.nice(19))
+
+
 def run_all(results):
-    builds = {}
+    """Scripts wait more than they work: what only compiles is done behind them."""
+    def unit(label, build):
+        if build:
+            run_tests(results, label, build.tests().values())
+
     with results.phase("release build"):  # first: scripts run what sanitizers would hide on it
         prepare(results, "release")
-    for label, variant in COMPILERS:
-        with results.phase(f"{label}: build, unit, loop, fuzz corpora"):
-            build = builds[label] = prepare(results, variant)
-            if build:
-                run_tests(results, label, build.tests().values())
-        if build and (scripts.find("e2e") or scripts.find("netns")):
-            with results.phase(f"{label}: end to end"):
+    with results.phase("gcc: build, unit, loop, fuzz corpora"):
+        gcc = prepare(results, "gcc-asan")
+        unit("gcc", gcc)
+    with behind() as compiler:
+        making_clang = compiler.submit(prepare, results, "clang-asan")
+        checking = compiler.submit(
+            lambda: run_checks(results, SOURCE_CHECKS, gcc, making_clang.result()))
+        if gcc:
+            with results.phase("gcc: end to end; behind it clang: build, and checks"):
                 # what the kernel does is the same for both
-                scripts.run_end_to_end(results, label, build, netns=label == "gcc")
-    with results.phase("checks: " + " ".join(SOURCE_CHECKS)):
-        run_checks(results, SOURCE_CHECKS, builds["gcc"], builds["clang"])
+                scripts.run_end_to_end(results, "gcc", gcc, netns=True)
+        with results.phase("clang: unit, loop, fuzz corpora"):
+            clang = making_clang.result()
+            unit("clang", clang)
+        if clang:
+            with results.phase("clang: end to end; behind it checks"):
+                scripts.run_end_to_end(results, "clang", clang, netns=False)
+        with results.phase("checks: " + " ".join(SOURCE_CHECKS)):
+            checking.result()
 
 
 def run_quick(results):
