@@ -50,8 +50,6 @@ class Bed(gatebed.Bed):
         mark = self.seen_mark()
         said = self.curl("-o", "/dev/null", "-H", f"Authorization: Bearer {PLACEHOLDER}",
                          f"https://{HOST}{path}")
-        if said[-3:] == "200":
-            until(lambda: self.seen(mark), "the model host's log")
         return said[-3:], [x["auth"] for x in self.seen(mark)]
 
     def vault(self, method, body=None, status=200):

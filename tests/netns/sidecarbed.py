@@ -24,7 +24,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import guardbed  # noqa: E402
 from guardbed import (API, BOX, DENIED, DOCKER_CAPS, EVIL, GOOD, META, NOBODY, PRIVATE,  # noqa: E402
                       ROUTER, TCP, UDP, WORKER_UID, Agent, Failed, Inside, Skip, call, libc, run,
-                      until)
+                      until, want)
 
 EGRESS = os.environ.get("EGRESS_BIN") or os.path.join(guardbed.BUILD, "control", "egress")
 WRITE = {4: "11.22.0.20", 6: "2a0e:77::20"}
@@ -112,6 +112,7 @@ http {{
     location /slow {{ limit_rate 40k; alias {top}/slow; }}
     location / {{ return 200 "$server_addr $host $request_method $request_uri\\n"; }}
   }}
+  server {{ listen unix:{top}/written; access_log off; return 204; }}
 }}
 """
 
@@ -308,14 +309,24 @@ class Bed(guardbed.Bed):
             return False
         until(up, "nginx and unbound", 10)
 
+    def logged(self):
+        """Waits until nginx has written the line of each answer that is out: the line comes after
+        the answer, and both before anything else of this one process."""
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect(self.path("written"))
+            s.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            want(s.recv(12), b"HTTP/1.1 204", "nginx, asked whether it has written its log")
+
     def seen(self, since=0):
         """Requests that nginx has answered."""
+        self.logged()
         with contextlib.suppress(FileNotFoundError), open(self.path("seen.jsonl")) as f:
             f.seek(since)
             return [json.loads(x) for x in f if x.endswith("\n")]
         return []
 
     def seen_mark(self):
+        self.logged()
         with contextlib.suppress(FileNotFoundError):
             return os.path.getsize(self.path("seen.jsonl"))
         return 0
