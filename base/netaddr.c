@@ -61,7 +61,11 @@ static const struct v6_block v6_blocks[] = {
 	{{0x20, 0x01}, 32, 12, 0xff, ADDR_RESERVED},
 	/* 6to4, RFC 3056 2 */
 	{{0x20, 0x02}, 16, 2, 0, ADDR_PUBLIC},
+	/* Metadata services of Amazon, Google, Oracle and Scaleway */
 	{{0xfd, 0x00, 0x0e, 0xc2, [14] = 0x02, [15] = 0x54}, 128, 0, 0, ADDR_METADATA},
+	{{0xfd, 0x20, 0x00, 0xce, [14] = 0x02, [15] = 0x54}, 128, 0, 0, ADDR_METADATA},
+	{{0xfd, 0x00, 0x00, 0xc1, [12] = 0xa9, 0xfe, 0xa9, 0xfe}, 128, 0, 0, ADDR_METADATA},
+	{{0xfd, 0x00, 0x00, 0x42, [15] = 0x42}, 128, 0, 0, ADDR_METADATA},
 	{{0xfc}, 7, 0, 0, ADDR_PRIVATE},
 	{{0xfe, 0x80}, 10, 0, 0, ADDR_LINK_LOCAL},
 	/* Site-local, RFC 3879: deprecated, yet still routed by some */

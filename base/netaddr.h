@@ -20,15 +20,15 @@ struct netcidr {
 	uint8_t len;         /* 0..128, of the 16-byte form: IPv4 /24 is 120 */
 };
 
-#define ADDR_CLASS_TABLE(X)                                                    \
-	X(PUBLIC, "public")                                                    \
-	X(PRIVATE, "private") /* 10/8 172.16/12 192.168/16 fc00::/7 */         \
-	X(LOOPBACK, "loopback")                                                \
-	X(LINK_LOCAL, "link-local")       /* 169.254/16 fe80::/10 fec0::/10 */ \
-	X(METADATA, "metadata")           /* 168.63.129.16, fd00:ec2::254 */   \
-	X(SHARED, "shared address space") /* 100.64/10 */                      \
-	X(MULTICAST, "multicast")                                              \
-	X(UNSPECIFIED, "unspecified") /* 0/8 and :: */                         \
+#define ADDR_CLASS_TABLE(X)                                                         \
+	X(PUBLIC, "public")                                                         \
+	X(PRIVATE, "private") /* 10/8 172.16/12 192.168/16 fc00::/7 */              \
+	X(LOOPBACK, "loopback")                                                     \
+	X(LINK_LOCAL, "link-local")       /* 169.254/16 fe80::/10 fec0::/10 */      \
+	X(METADATA, "metadata")           /* of clouds: fd00:ec2::254 and others */ \
+	X(SHARED, "shared address space") /* 100.64/10 */                           \
+	X(MULTICAST, "multicast")                                                   \
+	X(UNSPECIFIED, "unspecified") /* 0/8 and :: */                              \
 	X(RESERVED, "reserved")       /* 192.0.0/24 240/4 ::/8 2001::/32 */
 
 enum addr_class {

@@ -57,13 +57,17 @@ static const struct netcidr ruleset_inner_v4[] = {
 };
 
 static const struct netcidr ruleset_special_v6[] = {
-	{{{0}}, 96},                                                 /* ::, v4-compatible */
-	{{{[8] = 0xff, [9] = 0xff}}, 96},                            /* SIIT */
-	{{{0x00, 0x64, 0xff, 0x9b, 0x00, 0x01}}, 48},                /* local NAT64, RFC 8215 */
-	{{{0x20, 0x01}}, 32},                                        /* Teredo */
-	{{{0xfd, 0x00, 0x0e, 0xc2, [14] = 0x02, [15] = 0x54}}, 128}, /* metadata */
-	{{{0xfe, 0x80}}, 9},                                         /* link-local, site-local */
-	{{{0xff}}, 8},                                               /* multicast */
+	{{{0}}, 96},                                  /* ::, v4-compatible */
+	{{{[8] = 0xff, [9] = 0xff}}, 96},             /* SIIT */
+	{{{0x00, 0x64, 0xff, 0x9b, 0x00, 0x01}}, 48}, /* local NAT64, RFC 8215 */
+	{{{0x20, 0x01}}, 32},                         /* Teredo */
+	/* metadata services, as base/netaddr has them */
+	{{{0xfd, 0x00, 0x0e, 0xc2, [14] = 0x02, [15] = 0x54}}, 128},
+	{{{0xfd, 0x20, 0x00, 0xce, [14] = 0x02, [15] = 0x54}}, 128},
+	{{{0xfd, 0x00, 0x00, 0xc1, [12] = 0xa9, 0xfe, 0xa9, 0xfe}}, 128},
+	{{{0xfd, 0x00, 0x00, 0x42, [15] = 0x42}}, 128},
+	{{{0xfe, 0x80}}, 9}, /* link-local, site-local */
+	{{{0xff}}, 8},       /* multicast */
 };
 
 static const struct netcidr ruleset_teredo = {{{0x20, 0x01}}, 32};
