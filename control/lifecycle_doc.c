@@ -19,6 +19,17 @@ const char *lifecycle_state_text(enum lifecycle_state s)
 	return lifecycle_states[s];
 }
 
+int lifecycle_url_decode(struct slice *text, struct request_target *out)
+{
+	while (slice_ends(*text, SLICE("/")))
+		text->len--;
+	if (slice_ends(*text, SLICE("/v1")))
+		text->len -= SLICE("/v1").len;
+	if (request_target_decode_url(*text, out) < 0 || out->path.len != out->path_query.len)
+		return E_VALUE;
+	return 0;
+}
+
 /* One of the bytes of a class: letters and digits, or one of those in `more`. */
 static bool doc_is_of(struct slice s, const char *more)
 {

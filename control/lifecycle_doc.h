@@ -40,6 +40,11 @@ enum lifecycle_state {
 
 const char *lifecycle_state_text(enum lifecycle_state s);
 
+/* The API's URL, as settings and options have it: a path before the API's own stays, `/` and `/v1`
+ * at the end of *text, which every client adds, do not. E_VALUE: other than http or https, with
+ * userinfo or a query. */
+CHECKED int lifecycle_url_decode(struct slice *text, struct request_target *out);
+
 /* An id goes into URLs and names of files: letters, digits, `.`, `_`, `-`, no `.` in front. */
 bool lifecycle_id_ok(struct slice id);
 

@@ -2,6 +2,7 @@
  * have collected the texts. After it: settings.c checks what depends on more than one. */
 #include <stdlib.h>
 
+#include "control/lifecycle_doc.h"
 #include "control/settings_int.h"
 #include "proxy/fields.h"
 #include "proxy/request_target.h"
@@ -89,8 +90,7 @@ static int setting_deny_webhook(struct settings_run *run, struct slice text)
 {
 	struct request_target t;
 
-	if (text.len > WEBHOOK_URL_MAX || request_target_decode(SLICE("POST"), text, &t) < 0 ||
-		t.form != TARGET_ABSOLUTE || t.userinfo)
+	if (text.len > WEBHOOK_URL_MAX || request_target_decode_url(text, &t) < 0)
 		return errmsg_set(run->msg, E_VALUE,
 			"expected a URL that begins with http:// or https://, without user and "
 			"password");
@@ -98,17 +98,11 @@ static int setting_deny_webhook(struct settings_run *run, struct slice text)
 	return 0;
 }
 
-/* A path before the API's own stays; what every client adds does not. */
 static int setting_opensandbox_url(struct settings_run *run, struct slice text)
 {
 	struct request_target t;
 
-	while (slice_ends(text, SLICE("/")))
-		text.len--;
-	if (slice_ends(text, SLICE("/v1")))
-		text.len -= SLICE("/v1").len;
-	if (text.len > OPENSANDBOX_URL_MAX || request_target_decode(SLICE("GET"), text, &t) < 0 ||
-		t.form != TARGET_ABSOLUTE || t.userinfo || t.path.len != t.path_query.len)
+	if (lifecycle_url_decode(&text, &t) < 0 || text.len > OPENSANDBOX_URL_MAX)
 		return errmsg_set(run->msg, E_VALUE,
 			"expected a URL that begins with http:// or https://, without user, "
 			"password and query");

@@ -294,7 +294,7 @@ int settings_opensandbox(struct settings_run *run)
 		settings_warn(run, "OPENSANDBOX_CA_FILE: no effect without OPENSANDBOX_URL");
 	if (!s->opensandbox_url)
 		return 0;
-	REQUIRE(request_target_decode(SLICE("GET"), slice_str(s->opensandbox_url), &t) == 0);
+	REQUIRE(request_target_decode_url(slice_str(s->opensandbox_url), &t) == 0);
 	if (!t.https && s->opensandbox_ca)
 		return errmsg_set(run->msg, E_VALUE,
 			"OPENSANDBOX_CA_FILE: expected an OPENSANDBOX_URL that begins with "

@@ -32,8 +32,7 @@ struct webhook {
 	struct proxy *px;
 	char *url;
 	char *sandbox_id;
-	struct request_target target; /* into url */
-	struct map *sent;             /* name to the time of its last event */
+	struct map *sent; /* name to the time of its last event */
 	struct webhook_event_list queue;
 	size_t n_queued;
 	unsigned tries;      /* of the first one */
@@ -97,7 +96,7 @@ static void on_webhook_timer(evutil_socket_t fd, short what, void *arg)
 	struct webhook *h = arg;
 	struct fetch_request r = {
 		.method = "POST",
-		.target = &h->target,
+		.url = slice_str(h->url),
 		.content_type = "application/json",
 		.content = slice_str(TAILQ_FIRST(&h->queue)->text),
 		.answer_max = WEBHOOK_ANSWER_MAX,
@@ -173,8 +172,6 @@ struct webhook *webhook_new(
 	h->px = px;
 	h->url = xstrdup(url);
 	h->sandbox_id = xstrdup(sandbox_id ? sandbox_id : "");
-	/* settings have read it the same way */
-	REQUIRE(request_target_decode(SLICE("POST"), slice_str(h->url), &h->target) == 0);
 	h->sent = map_new(WEBHOOK_NAMES_MAX, free);
 	TAILQ_INIT(&h->queue);
 	h->full_rate = (struct log_rate){.burst = 1, .every_ms = 10000};

@@ -70,7 +70,7 @@ static int gate_rules(
 {
 	const struct settings *s = w->settings;
 	struct ruleset_resolver resolvers[UPSTREAMS_MAX + 1];
-	const struct authority *api = &w->life.target.authority;
+	const struct authority *api = &w->life.api.authority;
 	const bool closed = w->life.kernel >= LIFECYCLE_CLOSED;
 	uint16_t inspected[2 + ARRAY_LEN(s->extra_ports)] = {80, 443};
 	struct ruleset_lists lists = {

@@ -7,6 +7,7 @@
 #include "control/devices.h"
 #include "control/foreign.h"
 #include "control/health.h"
+#include "control/lifecycle_api.h"
 #include "control/lifecycle_state.h"
 #include "control/packet_sockets.h"
 #include "control/worker.h"
@@ -40,11 +41,9 @@ struct worker_meta {
 /* What OpenSandbox says of the sandbox; all zero where nobody asks. */
 struct worker_life {
 	struct lifecycle *follows;
-	struct request_target target; /* of OPENSANDBOX_URL */
-	char *url;                    /* which it points into */
-	struct tls *tls;              /* of its own; NULL: the worker's does */
+	struct lifecycle_api api; /* its proxy is its own: other roots, no sandbox's connections */
+	struct tls *tls;          /* of its own; NULL: the worker's does */
 	struct resolver *resolver;
-	struct proxy *proxy;           /* its own: other roots, no sandbox's connections */
 	struct policy *closed;         /* in the place of the policy where it is not open */
 	enum lifecycle_enforce want;   /* by the last answer */
 	enum lifecycle_enforce now;    /* in the proxy and the DNS gate */

@@ -249,28 +249,21 @@ static enum reason on_life_admit(const struct netaddr *a, void *arg)
 {
 	const struct worker *w = arg;
 
-	return !w->life.target.https && w->settings->mode != MODE_PROXY &&
+	return !w->life.api.https && w->settings->mode != MODE_PROXY &&
 			devices_has(&w->gate.devices, a)
 		? REASON_ADDRESS_REFUSED
 		: REASON_ALLOWED;
 }
 
-static bool on_life_same_policy(struct slice document, void *arg)
+static bool on_life_same_policy(const json_t *document, void *arg)
 {
 	const struct worker *w = arg;
-	struct policy *theirs = NULL;
-	struct errmsg msg;
-	json_t *a, *b;
-	bool same;
+	json_t *theirs = policy_json_normal(document, NULL);
+	json_t *ours = policy_json_encode(w->settings->user_policy);
+	bool same = json_equal(theirs, ours);
 
-	if (policy_json_decode(document, 0, &theirs, &msg) < 0)
-		return false;
-	a = policy_json_encode(theirs);
-	b = policy_json_encode(w->settings->user_policy);
-	same = json_equal(a, b);
-	json_decref(a);
-	json_decref(b);
-	policy_unref(theirs);
+	json_decref(theirs);
+	json_decref(ours);
 	return same;
 }
 
@@ -313,9 +306,9 @@ static int life_proxy(struct worker *w, struct errmsg *msg)
 		ret = resolver_new(w->base, &s->dns, s->dns_timeout_ms, &life->resolver, msg);
 	if (ret == 0)
 		ret = proxy_new(w->base, life->tls ? life->tls : w->tls, life->resolver, NULL,
-			w->vault.mem, &life->proxy);
+			w->vault.mem, &life->api.px);
 	if (ret == 0)
-		proxy_configure(life->proxy, &c);
+		proxy_configure(life->api.px, &c);
 	return ret;
 }
 
@@ -333,17 +326,13 @@ int worker_lifecycle_open(struct worker *w, struct errmsg *msg)
 		return errmsg_set(msg, E_VALUE,
 			"OPENSANDBOX_EGRESS_SANDBOX_ID: expected letters, digits, `.`, `_` and "
 			"`-`, so that OPENSANDBOX_URL can be asked for it");
-	life->url = xstrdup(s->opensandbox_url);
-	REQUIRE(request_target_decode(SLICE("GET"), slice_str(life->url), &life->target) == 0);
-	if (!life->target.authority.has_port)
-		life->target.authority.port = life->target.https ? 443 : 80;
+	REQUIRE(lifecycle_api_init(&life->api, s->opensandbox_url) == 0);
 	life->closed = policy_new_closed();
 	ret = life_proxy(w, msg);
 	if (ret < 0)
 		return ret;
 	life->want = life->now = life->kernel = w->meta.life.enforce;
-	life->follows = lifecycle_new(
-		life->proxy, life->url, slice_str(s->sandbox_id), &w->meta.life, &ops, w);
+	life->follows = lifecycle_new(&life->api, s->sandbox_id, &w->meta.life, &ops, w);
 	return lifecycle_set_key(life->follows, w->start.roles.fd[ROLE_OPENSANDBOX_KEY], msg);
 }
 
@@ -367,7 +356,7 @@ void worker_lifecycle_thaw(struct worker *w, uint64_t ms)
 {
 	if (!w->life.follows)
 		return;
-	proxy_thaw(w->life.proxy, ms);
+	proxy_thaw(w->life.api.px, ms);
 	lifecycle_poll(w->life.follows);
 }
 
@@ -377,10 +366,10 @@ void worker_lifecycle_close(struct worker *w)
 
 	lifecycle_free(life->follows);
 	life->follows = NULL;
-	proxy_free(life->proxy);
+	lifecycle_api_fini(&life->api);
+	proxy_free(life->api.px);
 	resolver_free(life->resolver);
 	tls_free(life->tls);
 	policy_unref(life->closed);
 	json_decref(life->metadata);
-	free(life->url);
 }

@@ -1,13 +1,12 @@
-/* Requests to OpenSandbox's lifecycle API, and to the sidecars whose addresses it tells. The key
- * goes to the API alone, a sidecar's token to that sidecar alone. Used by watch and sandboxes. */
+/* OpenSandbox's lifecycle API and the sidecars whose addresses it tells, as the options of a
+ * command name them. A sidecar's token goes to that sidecar alone. Used by watch and sandboxes. */
 #pragma once
 
-#include "control/lifecycle_doc.h"
+#include "base/strbuf.h"
+#include "control/lifecycle_api.h"
 #include "proxy/caller.h"
-#include "proxy/fetch.h"
 
 #define PLATFORM_LIST_MAX 32          /* --endpoint-host, --state, --metadata: of each */
-#define PLATFORM_MS 10000             /* an answer of the API */
 #define SIDECAR_MS 5000               /* of a sidecar, but for a change */
 #define SIDECAR_CHANGE_MS 40000       /* which may wait for the kernel for 30 s */
 #define SIDECAR_ANSWER_MAX (1u << 20) /* of a sidecar: a page of its trail has 256 KiB */
@@ -53,23 +52,17 @@ int platform_option(struct platform_options *o, int c, const char *text);
 struct platform {
 	struct caller caller;
 	const struct platform_options *o;
-	char *url; /* without `/` at its end */
-	bool https;
-	struct authority authority;
+	struct lifecycle_api api;
 	struct strbuf filter; /* "&state=..." */
-	char *key;            /* the line with it, in locked memory; NULL: there is none */
 };
-
-/* http or https, with a host and without userinfo. */
-bool platform_is_url(const char *text);
 
 /* E_VALUE: neither --url nor OPENSANDBOX_URL, or one that is no URL. o is borrowed.
  * platform_close also after a failure. */
 CHECKED int platform_open(struct platform *a, const struct platform_options *o, struct errmsg *msg);
 void platform_close(struct platform *a);
+/* Reads the file with the key (again): as lifecycle_api_read_key. */
+CHECKED int platform_read_key(struct platform *a, struct errmsg *msg);
 
-/* GET below the API's URL: "/v1/sandboxes/x". NULL: it is too long to be sent. */
-struct fetch *platform_get(struct platform *a, const char *path, fetch_cb done, void *arg);
 /* The list, page by page from 1, with the filters. */
 struct fetch *platform_list(struct platform *a, unsigned page, fetch_cb done, void *arg);
 
@@ -84,9 +77,6 @@ struct sidecar_question {
 	const char *method, *path;
 	struct slice content; /* JSON; p NULL: there is none */
 };
-/* As platform_get; s must stay until done or fetch_cancel. */
+/* s must stay until done or fetch_cancel. */
 struct fetch *sidecar_ask(struct platform *a, const struct sidecar *s,
 	const struct sidecar_question *q, fetch_cb done, void *arg);
-
-/* What was wrong with an answer that is no success, for one line of a log. */
-const char *platform_why(const struct fetch_answer *answer, struct errmsg *msg);

@@ -82,7 +82,7 @@ static void on_row_status(const struct fetch_answer *a, void *arg)
 	r->fetch = NULL;
 	if (a->err == 0 && a->status == 200)
 		r->status = json_loadb(a->content.p, a->content.len, JSON_REJECT_DUPLICATES, NULL);
-	row_end(r, r->status ? "" : platform_why(a, &msg));
+	row_end(r, r->status ? "" : lifecycle_why(a, &msg));
 }
 
 static void on_row_endpoint(const struct fetch_answer *a, void *arg)
@@ -92,9 +92,8 @@ static void on_row_endpoint(const struct fetch_answer *a, void *arg)
 	struct errmsg msg = {""};
 
 	r->fetch = NULL;
-	if (a->err || a->status != 200)
-		row_end(r, platform_why(a, &msg));
-	else if (sidecar_new(&r->all->platform, a->content, &r->sidecar, &msg) < 0)
+	if (lifecycle_api_check(a, &msg) < 0 ||
+		sidecar_new(&r->all->platform, a->content, &r->sidecar, &msg) < 0)
 		row_end(r, msg.text);
 	else
 		r->fetch = sidecar_ask(&r->all->platform, r->sidecar, &q, on_row_status, r);
@@ -109,16 +108,13 @@ static bool row_answers(const struct row *r)
 
 static void rows_step(struct rows *all)
 {
-	char path[LIFECYCLE_ID_MAX + 80];
-
 	while (all->next < all->n && all->running < ROWS_AT_A_TIME) {
 		struct row *r = all->v[all->next++];
 
 		if (!row_answers(r))
 			continue;
-		(void)snprintf(path, sizeof(path), "/v1/sandboxes/%.*s/endpoints/18080",
-			SLICE_FMT(r->s.id));
-		r->fetch = platform_get(&all->platform, path, on_row_endpoint, r);
+		r->fetch = lifecycle_api_get(
+			&all->platform.api, r->s.id, LIFECYCLE_SIDECAR, on_row_endpoint, r);
 		all->running++;
 	}
 	if (all->running == 0)
@@ -150,17 +146,14 @@ static void on_rows(const struct fetch_answer *a, void *arg)
 	struct lifecycle_list l;
 	struct rows *all = arg;
 	struct errmsg msg = {""};
-	int ret;
+	int ret = lifecycle_api_check(a, &msg);
 
 	all->fetch = NULL;
-	if (a->err || a->status != 200) {
-		rows_failed(all, platform_why(a, &msg), a->status);
-		return;
-	}
-	ret = all->id ? lifecycle_sandbox_decode(a->content, slice_str(all->id), &l, &msg)
-		      : lifecycle_page_decode(a->content, &l, &msg);
+	if (ret == 0)
+		ret = all->id ? lifecycle_sandbox_decode(a->content, slice_str(all->id), &l, &msg)
+			      : lifecycle_page_decode(a->content, &l, &msg);
 	if (ret < 0) {
-		rows_failed(all, msg.text, 0);
+		rows_failed(all, msg.text, a->status);
 		return;
 	}
 	rows_add(all, &l);
@@ -272,7 +265,6 @@ static void rows_print(const struct rows *all, bool as_json)
 static enum command_exit rows_run(const struct platform_options *o, const char *id, bool as_json)
 {
 	struct rows *all = xcalloc(1, sizeof(*all));
-	char path[LIFECYCLE_ID_MAX + 80];
 	struct errmsg msg = {""};
 	enum command_exit code;
 
@@ -282,9 +274,9 @@ static enum command_exit rows_run(const struct platform_options *o, const char *
 		command_complain("%s", msg.text);
 		all->code = COMMAND_WRONG;
 	} else {
-		(void)snprintf(path, sizeof(path), "/v1/sandboxes/%s", id ? id : "");
-		all->fetch = id ? platform_get(&all->platform, path, on_rows, all)
-				: platform_list(&all->platform, all->page, on_rows, all);
+		all->fetch = id
+			? lifecycle_api_get(&all->platform.api, slice_str(id), "", on_rows, all)
+			: platform_list(&all->platform, all->page, on_rows, all);
 		event_base_dispatch(all->platform.caller.base);
 		if (all->code != COMMAND_WRONG)
 			rows_print(all, as_json);

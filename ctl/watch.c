@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 
 #include "audit/event_json.h"
 #include "base/arena.h"
+#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/proc.h"
@@ -38,17 +38,6 @@ static const char *const alarm_texts[] = {
 const char *watch_alarm_name(enum watch_alarm alarm)
 {
 	return alarm_names[alarm];
-}
-
-uint64_t watch_backoff_ms(unsigned n)
-{
-	uint64_t ms = n < 6 ? UINT64_C(1000) << n : WATCH_BACKOFF_MAX_MS;
-	uint32_t dice = 0;
-
-	if (getrandom(&dice, sizeof(dice), GRND_NONBLOCK) < 0)
-		dice = 0;
-	ms = ms > WATCH_BACKOFF_MAX_MS ? WATCH_BACKOFF_MAX_MS : ms;
-	return ms - ms / 4 * (dice % 256) / 256;
 }
 
 /* --- alarms --- */
@@ -75,32 +64,29 @@ void watch_alarm(struct watch *w, enum watch_alarm alarm, const char *id, const 
 
 /* --- the list --- */
 
-static void watch_hold(struct watch *w, const struct fetch_answer *a, uint64_t least_ms)
+/* Nothing is asked of the API for as long as it wants, and so many failures say. */
+static void watch_hold(struct watch *w, const struct fetch_answer *a, unsigned failures)
 {
-	uint64_t s = 0, now = clock_mono_ms();
+	uint64_t least_ms = backoff_ms(WATCH_BACKOFF_MS, failures);
+	uint64_t asked_ms = lifecycle_retry_after_ms(a);
+	uint64_t until_ms = clock_mono_ms() + (asked_ms > least_ms ? asked_ms : least_ms);
 
-	if (slice_to_u64(fetch_field(a, SLICE("Retry-After")), &s) && s > 0)
-		s = s > WATCH_RETRY_AFTER_MAX_S ? WATCH_RETRY_AFTER_MAX_S : s;
-	least_ms = s * 1000 > least_ms ? s * 1000 : least_ms;
-	if (w->hold_ms < now + least_ms)
-		w->hold_ms = now + least_ms;
+	if (w->hold_ms < until_ms)
+		w->hold_ms = until_ms;
 }
 
-bool watch_answered(struct watch *w, const struct fetch_answer *a)
+int watch_check(struct watch *w, const struct fetch_answer *a, struct errmsg *msg)
 {
-	if (a->err == 0 && a->status == 200)
-		return true;
 	if (a->status == 401 || a->status == 403 || a->status == 429 || a->status == 503)
-		watch_hold(w, a, watch_backoff_ms(w->list_failures + 2));
-	return false;
+		watch_hold(w, a, w->list_failures + 2);
+	return lifecycle_api_check(a, msg);
 }
 
 static void watch_list_failed(struct watch *w, const struct fetch_answer *a, const char *why)
 {
 	if (w->list_failures == 0 || a->status == 401 || a->status == 403)
 		log_error("watch", "the list of sandboxes: %s", why);
-	w->list_failures++;
-	watch_hold(w, a, watch_backoff_ms(w->list_failures));
+	watch_hold(w, a, ++w->list_failures);
 	if (w->o->once && w->list_failures == WATCH_ONCE_FAILURES) {
 		w->code = COMMAND_WRONG;
 		event_base_loopbreak(w->platform.caller.base);
@@ -146,11 +132,7 @@ static void on_list(const struct fetch_answer *a, void *arg)
 	struct errmsg msg = {""};
 
 	w->list = NULL;
-	if (!watch_answered(w, a)) {
-		watch_list_failed(w, a, platform_why(a, &msg));
-		return;
-	}
-	if (lifecycle_page_decode(a->content, &l, &msg) < 0) {
+	if (watch_check(w, a, &msg) < 0 || lifecycle_page_decode(a->content, &l, &msg) < 0) {
 		watch_list_failed(w, a, msg.text);
 		return;
 	}
@@ -174,7 +156,6 @@ static void watch_step_list(struct watch *w, uint64_t now)
 	w->pass++;
 	w->page = 1;
 	w->list = platform_list(&w->platform, w->page, on_list, w);
-	REQUIRE(w->list != NULL);
 }
 
 /* --- start and end --- */
@@ -221,15 +202,33 @@ static int watch_load(struct watch *w, struct errmsg *msg)
 	return ret;
 }
 
+/* What is asked with the key is asked anew, and at once, with the one that is there now. */
+static void watch_read_key(struct watch *w)
+{
+	struct errmsg msg;
+	struct box *b;
+
+	fetch_cancel(w->list);
+	w->list = NULL;
+	TAILQ_FOREACH(b, &w->boxes, link)
+		box_forget_key(b);
+	w->list_due_ms = w->hold_ms = 0;
+	if (platform_read_key(&w->platform, &msg) < 0)
+		log_error("watch", "%s; the key before counts", msg.text);
+}
+
 static void on_signal(evutil_socket_t signal, short what, void *arg)
 {
 	struct watch *w = arg;
 	struct errmsg msg;
 
-	if (signal != SIGHUP)
+	if (signal != SIGHUP) {
 		event_base_loopbreak(w->platform.caller.base);
-	else if (watch_load(w, &msg) < 0)
+		return;
+	}
+	if (watch_load(w, &msg) < 0)
 		log_error("watch", "what was wanted stays: %s", msg.text);
+	watch_read_key(w);
 }
 
 /* The folder, those in it, and the right to be the only one there. */

@@ -18,8 +18,7 @@
 #define WATCH_TICK_MS 50
 #define WATCH_SPACING_MS 1050      /* from one request about a sandbox to the next */
 #define WATCH_FETCHES_MAX 96       /* at a time; of sandboxes that stand still a third */
-#define WATCH_BACKOFF_MAX_MS 60000 /* after failures */
-#define WATCH_RETRY_AFTER_MAX_S 300
+#define WATCH_BACKOFF_MS 1000      /* backoff_ms after failures */
 #define WATCH_INTERVAL_S 5         /* from one look at a quiet trail to the next */
 #define WATCH_END_NEAR_US 10000000 /* before an expiry the trail is asked for all the time */
 #define WATCH_ONCE_MS 300000       /* --once has ended by then */
@@ -122,20 +121,20 @@ struct watch {
 
 enum command_exit watch_run(const struct watch_options *o);
 
-/* An answer of the API: true for success. One that concerns every request (key refused, too many,
- * not there) holds them all off for a while. */
-bool watch_answered(struct watch *w, const struct fetch_answer *answer);
+/* An answer of the API: as lifecycle_api_check. One that concerns every request (key refused, too
+ * many, not there) holds them all off for a while. */
+CHECKED int watch_check(struct watch *w, const struct fetch_answer *answer, struct errmsg *msg);
 /* Logs it, and tells the webhook. detail: for a person, may have text from outside. */
 void watch_alarm(struct watch *w, enum watch_alarm alarm, const char *id, const char *detail);
 const char *watch_alarm_name(enum watch_alarm alarm);
-/* 2 to the n seconds, at most WATCH_BACKOFF_MAX_MS, less up to a quarter. */
-uint64_t watch_backoff_ms(unsigned n);
 
 /* --- watch_box.c --- */
 
 /* One that is new in the list; w has it. */
 struct box *box_new(struct watch *w, const struct lifecycle_sandbox *s);
 void box_free(struct box *b);
+/* Calls off what is being asked, if it is asked with the API's key. */
+void box_forget_key(struct box *b);
 /* The list has it. */
 void box_see(struct box *b, const struct lifecycle_sandbox *s);
 /* A whole list without it was read. May free it. */

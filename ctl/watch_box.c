@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "ctl/watch.h"
@@ -73,12 +74,25 @@ struct box *box_new(struct watch *w, const struct lifecycle_sandbox *s)
 	return b;
 }
 
+/* Calls off what is being asked. */
+static void box_cancel(struct box *b)
+{
+	b->w->n_fetches -= b->fetch ? 1 : 0;
+	fetch_cancel(b->fetch);
+	b->fetch = NULL;
+}
+
+void box_forget_key(struct box *b)
+{
+	if (b->ask == ASK_ENDPOINT)
+		box_cancel(b);
+}
+
 void box_free(struct box *b)
 {
 	TAILQ_REMOVE(&b->w->boxes, b, link);
 	b->w->n_boxes--;
-	b->w->n_fetches -= b->fetch ? 1 : 0;
-	fetch_cancel(b->fetch);
+	box_cancel(b);
 	sidecar_free(&b->w->platform, b->sidecar);
 	audit_copy_close(&b->copy);
 	REQUIRE(map_take(b->w->names, slice_str(b->id)) == b);
@@ -160,7 +174,7 @@ void box_failed(struct box *b, const char *why, bool lost_place)
 	b->failures++;
 	b->unseen = true;
 	b->ended = b->missed >= BOX_MISSED;
-	b->next_ms = clock_mono_ms() + watch_backoff_ms(b->failures);
+	b->next_ms = clock_mono_ms() + backoff_ms(WATCH_BACKOFF_MS, b->failures);
 	if (lost_place) {
 		sidecar_free(&b->w->platform, b->sidecar);
 		b->sidecar = NULL;
@@ -190,8 +204,8 @@ static void box_endpoint(struct box *b, const struct fetch_answer *a)
 {
 	struct errmsg msg = {""};
 
-	if (!watch_answered(b->w, a)) {
-		box_failed(b, platform_why(a, &msg), false);
+	if (watch_check(b->w, a, &msg) < 0) {
+		box_failed(b, msg.text, false);
 	} else if (sidecar_new(&b->w->platform, a->content, &b->sidecar, &msg) < 0) {
 		box_alarm(b, WATCH_ALARM_FOREIGN, msg.text);
 		box_failed(b, msg.text, false);
@@ -249,6 +263,20 @@ static void box_status(struct box *b, const struct fetch_answer *a)
 	json_decref(doc);
 }
 
+/* What a sidecar is asked, and who takes its answer. */
+static const struct {
+	struct sidecar_question q;
+	void (*answer)(struct box *b, const struct fetch_answer *a);
+} box_asks[] = {
+	[ASK_STATUS] = {{"GET", "/status"}, box_status},
+	[ASK_POLICY] = {{"GET", "/policy"}, box_policy},
+	[ASK_PUT_POLICY] = {{"PUT", "/policy"}, box_put},
+	[ASK_LOOK_VAULT] = {{"GET", "/credential-vault"}, box_vault},
+	[ASK_DROP_VAULT] = {{"DELETE", "/credential-vault"}, box_vault},
+	[ASK_VAULT] = {{"POST", "/credential-vault"}, box_vault},
+	[ASK_AUDIT] = {{"GET", NULL}, box_audit},
+};
+
 void on_box_answer(const struct fetch_answer *a, void *arg)
 {
 	struct box *b = arg;
@@ -277,16 +305,7 @@ void on_box_answer(const struct fetch_answer *a, void *arg)
 	}
 	b->failures = 0;
 	box_instance(b, a);
-	if (b->ask == ASK_STATUS)
-		box_status(b, a);
-	else if (b->ask == ASK_POLICY)
-		box_policy(b, a);
-	else if (b->ask == ASK_PUT_POLICY)
-		box_put(b, a);
-	else if (b->ask == ASK_AUDIT)
-		box_audit(b, a);
-	else
-		box_vault(b, a);
+	box_asks[b->ask].answer(b, a);
 	b->ended = b->ended || (b->missed >= BOX_MISSED && b->ask == ASK_AUDIT && !b->behind);
 }
 
@@ -320,38 +339,22 @@ static enum box_ask box_choose(const struct box *b, uint64_t now)
 
 static struct fetch *box_send(struct box *b)
 {
-	struct sidecar_question q = {.method = "GET"};
+	struct sidecar_question q = box_asks[b->ask].q;
 	struct platform *p = &b->w->platform;
-	char path[LIFECYCLE_ID_MAX + 80];
+	char path[80];
 
-	q.path = path;
-	switch (b->ask) {
-	case ASK_NOTHING:
+	if (b->ask == ASK_NOTHING)
 		return NULL;
-	case ASK_ENDPOINT:
-		(void)snprintf(path, sizeof(path), "/v1/sandboxes/%s/endpoints/18080", b->id);
-		return platform_get(p, path, on_box_answer, b);
-	case ASK_VAULT:
+	if (b->ask == ASK_ENDPOINT)
+		return lifecycle_api_get(
+			&p->api, slice_str(b->id), LIFECYCLE_SIDECAR, on_box_answer, b);
+	if (b->ask == ASK_VAULT)
 		return box_send_vault(b);
-	case ASK_PUT_POLICY:
-		q.method = "PUT";
-		q.path = "/policy";
+	if (b->ask == ASK_PUT_POLICY)
 		q.content = slice_str(b->wanted->policy);
-		break;
-	case ASK_LOOK_VAULT:
-	case ASK_DROP_VAULT:
-		q.method = b->ask == ASK_DROP_VAULT ? "DELETE" : "GET";
-		q.path = "/credential-vault";
-		break;
-	case ASK_AUDIT:
+	if (b->ask == ASK_AUDIT) {
 		box_audit_path(b, path, sizeof(path));
-		break;
-	case ASK_STATUS:
-		q.path = "/status";
-		break;
-	case ASK_POLICY:
-		q.path = "/policy";
-		break;
+		q.path = path;
 	}
 	return sidecar_ask(p, b->sidecar, &q, on_box_answer, b);
 }

@@ -21,7 +21,7 @@ static const char watch_help[] =
 	"        traffic-while-paused, chain (the trail does not verify), lost-lines,\n"
 	"        foreign-sidecar (not ours, or too old), policy-differs.\n"
 	"      It may be killed and started again at any time. One at a time works in DIR.\n"
-	"      SIGHUP reads DIR/wanted again; SIGTERM ends it.\n"
+	"      SIGHUP reads DIR/wanted and the API key again; SIGTERM ends it.\n"
 	"\n"
 	"OPTIONS\n"
 	"      -o, --out DIR             where everything is kept; made if it is not there\n"
@@ -81,6 +81,7 @@ enum command_exit watch_cmd_run(int argc, char **argv)
 		{NULL, 0, NULL, 0},
 	};
 	struct watch_options o = {.interval_ms = WATCH_INTERVAL_S * 1000};
+	struct request_target url;
 	int c;
 
 	optind = 0;
@@ -90,7 +91,7 @@ enum command_exit watch_cmd_run(int argc, char **argv)
 		if (!watch_option(&o, c, optarg))
 			return COMMAND_WRONG;
 	}
-	if (o.webhook && !platform_is_url(o.webhook)) {
+	if (o.webhook && request_target_decode_url(slice_str(o.webhook), &url) < 0) {
 		command_complain("--webhook \"%.100s\": expected a URL", o.webhook);
 		return COMMAND_WRONG;
 	}

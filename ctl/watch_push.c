@@ -35,7 +35,7 @@ const char *box_why(const struct box *b, const struct fetch_answer *a, struct er
 	json_t *doc;
 
 	if (b->ask != ASK_VAULT || a->err)
-		return platform_why(a, msg);
+		return lifecycle_why(a, msg);
 	doc = json_loadb(a->content.p, a->content.len, 0, NULL);
 	code = json_string_value(json_object_get(doc, "code"));
 	(void)errmsg_set(msg, 0, "%d %.60s", a->status,

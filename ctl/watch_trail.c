@@ -146,12 +146,12 @@ void box_audit(struct box *b, const struct fetch_answer *a)
 	if (a->status == 200) {
 		box_page(b, a);
 	} else if (a->status == 410) {
-		box_alarm(b, WATCH_ALARM_LOST, platform_why(a, &msg));
+		box_alarm(b, WATCH_ALARM_LOST, lifecycle_why(a, &msg));
 		b->from = FROM_OLDEST;
 	} else if (a->status == 409 && b->from == FROM_LAST) {
 		b->from = FROM_FIRST;
 	} else {
-		box_failed(b, platform_why(a, &msg), true);
+		box_failed(b, lifecycle_why(a, &msg), true);
 	}
 }
 

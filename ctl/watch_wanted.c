@@ -24,26 +24,10 @@ void wanted_free(struct wanted *w)
 		free(w->name);
 		free(w->vault);
 		free(w->policy);
-		free(w->policy_normal);
+		json_decref(w->normal);
 		free(w);
 		w = next;
 	}
-}
-
-/* As egress itself writes it, so that two spellings of a policy are one text; NULL: it is none. */
-static char *wanted_normal(const json_t *policy, struct errmsg *msg)
-{
-	struct policy *p = NULL;
-	json_t *tree;
-	char *text;
-
-	if (policy_json_decode_tree(policy, 0, &p, msg) < 0)
-		return NULL;
-	tree = policy_json_encode(p);
-	text = json_dumps(tree, JSON_COMPACT | JSON_SORT_KEYS);
-	json_decref(tree);
-	policy_unref(p);
-	return text;
 }
 
 static int wanted_decode(json_t *root, const char *dir, struct wanted *w, struct errmsg *msg)
@@ -72,13 +56,13 @@ static int wanted_decode(json_t *root, const char *dir, struct wanted *w, struct
 		return errmsg_set(msg, E_VALUE, "vault: expected the name of a file");
 	w->metadata = json_incref(metadata);
 	w->policy = json_dumps(policy, JSON_COMPACT);
-	w->policy_normal = wanted_normal(policy, msg);
+	w->normal = policy_json_normal(policy, msg);
 	if (vault &&
 		asprintf(&w->vault, "%s%s%s", json_string_value(vault)[0] == '/' ? "" : dir,
 			json_string_value(vault)[0] == '/' ? "" : "/",
 			json_string_value(vault)) < 0)
 		return -ENOMEM;
-	return w->policy_normal ? 0 : E_VALUE;
+	return w->normal ? 0 : E_VALUE;
 }
 
 static int wanted_read(const char *dir, const char *name, struct wanted **out, struct errmsg *msg)
@@ -162,10 +146,10 @@ bool wanted_is_policy(const struct wanted *w, struct slice answer)
 {
 	json_t *doc = json_loadb(answer.p, answer.len, 0, NULL);
 	json_t *policy = json_object_get(doc, "policy");
-	char *text = json_is_object(policy) ? wanted_normal(policy, NULL) : NULL;
-	bool same = text && strcmp(text, w->policy_normal) == 0;
+	json_t *theirs = json_is_object(policy) ? policy_json_normal(policy, NULL) : NULL;
+	bool same = json_equal(theirs, w->normal);
 
-	free(text);
+	json_decref(theirs);
 	json_decref(doc);
 	return same;
 }

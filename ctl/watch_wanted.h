@@ -14,9 +14,9 @@
 struct wanted {
 	struct wanted *next;
 	char *name;
-	char *vault;  /* path of the vault's document; NULL: whatever is there stays */
-	char *policy; /* body of PUT /policy, and as egress would write it */
-	char *policy_normal;
+	char *vault;      /* path of the vault's document; NULL: whatever is there stays */
+	char *policy;     /* body of PUT /policy */
+	json_t *normal;   /* the same as egress would write it */
 	json_t *metadata; /* names and values that a sandbox must have */
 };
 

@@ -382,3 +382,15 @@ json_t *policy_json_encode(const struct policy *p)
 		root, "defaultAction", json_string(policy_default_allow(p) ? "allow" : "deny"));
 	return root;
 }
+
+json_t *policy_json_normal(const json_t *root, struct errmsg *msg)
+{
+	struct policy *p = NULL;
+	json_t *doc;
+
+	if (policy_json_decode_tree(root, 0, &p, msg) < 0)
+		return NULL;
+	doc = policy_json_encode(p);
+	policy_unref(p);
+	return doc;
+}

@@ -34,3 +34,6 @@ void policy_targets_fini(struct policy_targets *t);
 /* {"egress": [{"action","target","ports"?}...], "defaultAction": "..."} in that order. New
  * reference. */
 json_t *policy_json_encode(const struct policy *p);
+/* A document as policy_json_encode would write it, so that two spellings of one policy are
+ * json_equal. New reference; NULL: it is none. */
+json_t *policy_json_normal(const json_t *root, struct errmsg *msg);

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/strbuf.h"
 #include "proxy/dial.h"
+#include "proxy/request_target.h"
 #include "proxy/upstream.h"
 
 #define FETCH_READS_MAX 16 /* of one event: others wait */
@@ -22,7 +23,7 @@ struct fetch {
 	void *arg;                /* of both */
 	struct event start;       /* the first step comes from the loop, not from fetch_start */
 	struct deadline deadline; /* of all of it */
-	struct authority to;      /* with port */
+	struct authority to;      /* with port; none: there was no URL */
 	enum upstream_kind kind;
 	bool keeps; /* a GET: kept connections, and once more */
 	char method[FETCH_METHOD_MAX + 1];
@@ -306,6 +307,10 @@ static void on_fetch_start(evutil_socket_t fd, short what, void *arg)
 {
 	struct fetch *f = arg;
 
+	if (!f->to.has_port) {
+		fetch_finish(f, E_VALUE, "no URL that can be asked");
+		return;
+	}
 	if (f->lines.full || f->sent.full) {
 		fetch_finish(f, E_LIMIT, "the request is too large");
 		return;
@@ -321,10 +326,15 @@ static void on_fetch_start(evutil_socket_t fd, short what, void *arg)
 static void fetch_write_lines(struct fetch *f, const struct fetch_request *r)
 {
 	char host[AUTHORITY_TEXT_MAX];
+	struct request_target target;
 
-	(void)authority_text(&r->target->authority, r->target->https ? 443 : 80, host);
+	if (request_target_decode_url(r->url, &target) < 0)
+		return;
+	f->to = target.authority;
+	f->kind = target.https ? UPSTREAM_OWN_TLS : UPSTREAM_OWN_CLEAR;
+	(void)authority_text(&f->to, target.https ? 443 : 80, host);
 	strbuf_printf(&f->lines, "%s %.*s HTTP/1.1\r\nHost: %s\r\n", r->method,
-		SLICE_FMT(r->target->path_query), host);
+		SLICE_FMT(target.path_query), host);
 	strbuf_str(&f->lines,
 		"User-Agent: egress/" EGRESS_VERSION "\r\nAccept-Encoding: identity\r\n");
 	if (!f->keeps)
@@ -341,17 +351,11 @@ struct fetch *fetch_start(struct proxy *px, const struct fetch_request *r, fetch
 {
 	struct fetch *f = xcalloc(1, sizeof(*f));
 
-	REQUIRE(r->target->form == TARGET_ABSOLUTE);
 	REQUIRE(slice_to_cstr(slice_str(r->method), f->method, sizeof(f->method)));
 	f->px = px;
 	f->admit = r->admit;
 	f->done = done;
 	f->arg = arg;
-	f->to = r->target->authority;
-	if (!f->to.has_port)
-		f->to.port = r->target->https ? 443 : 80;
-	f->to.has_port = true;
-	f->kind = r->target->https ? UPSTREAM_OWN_TLS : UPSTREAM_OWN_CLEAR;
 	f->keeps = strcmp(r->method, "GET") == 0;
 	f->secret = r->secret;
 	strbuf_init(&f->lines, FETCH_LINES_MAX);

@@ -5,7 +5,6 @@
 #pragma once
 
 #include "proxy/h1.h"
-#include "proxy/request_target.h"
 
 #define FETCH_LINES_MAX 32768               /* the head as it is sent, without the secret lines */
 #define FETCH_CONTENT_MAX (4 * 1024 * 1024) /* content that is sent */
@@ -14,6 +13,7 @@
 #define FETCH_1XX_MAX 32   /* informational heads before the final one */
 
 struct fetch;
+struct netaddr;
 struct proxy;
 
 /* All borrowed for fetch_start, which copies, but for `secret`. */
@@ -21,7 +21,7 @@ struct fetch_request {
 	const char *method;
 	/* May we connect to a, and send it what is here? NULL: wherever the name leads. */
 	enum reason (*admit)(const struct netaddr *a, void *arg);
-	const struct request_target *target; /* absolute: scheme, authority, path and query */
+	struct slice url;    /* as request_target_decode_url takes it */
 	struct slice fields; /* whole lines, each with its CRLF; not Host, User-Agent,
 				Content-Length, Content-Type, Connection, Accept-Encoding */
 	struct slice secret; /* lines as well, which hold a key: stay in the caller's locked memory
@@ -36,9 +36,9 @@ struct fetch_request {
 /* Valid for the call. status and head are there as soon as a final head came, also with err. */
 struct fetch_answer {
 	int err; /* 0: a whole answer. E_LIMIT (also of the request), E_SYNTAX, E_EOF (closed before
-		    or inside it), E_VALUE (a content coding), -ETIMEDOUT, -ECONNREFUSED, -EPERM
-		    (no address that admit lets in), E_RESOLVE,
-		    E_TLS, E_CERT, E_FULL (no descriptors) */
+		    or inside it), E_VALUE (a content coding, or no URL), -ETIMEDOUT, -ECONNREFUSED,
+		    -EPERM (no address that admit lets in), E_RESOLVE, E_TLS, E_CERT, E_FULL (no
+		    descriptors) */
 	const char *why;            /* for a person, static; NULL without err */
 	int status;                 /* 0: none came */
 	const struct h1_head *head; /* NULL: none came */

@@ -189,3 +189,16 @@ int request_target_decode(struct slice method, struct slice target, struct reque
 	target_path_set(out, target);
 	return 0;
 }
+
+int request_target_decode_url(struct slice url, struct request_target *out)
+{
+	int ret = request_target_decode(SLICE("GET"), url, out);
+
+	if (ret == 0 && (out->form != TARGET_ABSOLUTE || out->userinfo))
+		ret = E_VALUE;
+	if (ret == 0 && !out->authority.has_port) {
+		out->authority.has_port = true;
+		out->authority.port = out->https ? 443 : 80;
+	}
+	return ret;
+}

@@ -44,6 +44,10 @@ CHECKED int authority_decode(struct slice s, struct authority *out);
 CHECKED int request_target_decode(
 	struct slice method, struct slice target, struct request_target *out);
 
+/* A place that we are told to ask ourselves: absolute-form, with the scheme's port where none is
+ * named. E_VALUE: another form, or userinfo. */
+CHECKED int request_target_decode_url(struct slice url, struct request_target *out);
+
 /* The same host; and the same port, where one that is left out is default_port. */
 bool authority_same(const struct authority *a, const struct authority *b, uint16_t default_port);
 

@@ -29,6 +29,7 @@ KEY = "sk-" + os.urandom(16).hex()
 VAULT = {"credentials": [{"name": "m", "source": {"type": "inline", "value": KEY}}],
          "bindings": [{"name": "m", "match": {"hosts": ["api.model.test"]},
                        "auth": {"type": "bearer", "credential": "m"}}]}
+LIST = "(?:/v1)?/sandboxes"
 REVIEWER = {"metadata": {"agent": "reviewer"}}
 
 
@@ -487,10 +488,46 @@ def case_a_key_that_is_refused_is_not_sent_again_and_again():
         want_in("INVALID_API_KEY", watch.once(2), "what --once says")
 
 
+def case_another_key_counts_after_sighup():
+    """At once, also where the server wanted to be left alone, or is just being asked."""
+    with platform() as (world, watch):
+        box = world.create("sbx-1").sidecar
+        world.http.lie("GET", LIST, Lie(
+            status=429, doc={"code": "X", "message": "slow"}, fields=[("Retry-After", "300")]))
+        watch.run()
+        watch.says("429 X: slow")
+        world.http.forget()
+        world.http.lie("GET", LIST, Lie(silent=True))
+        watch.key("a-third")
+        asked = len(world.http.requests)
+        watch.p.send_signal(1)
+        until(lambda: len(world.http.requests) > asked, "a list with the new key")
+        want(world.http.requests[-1].field("OPEN-SANDBOX-API-KEY"), "a-third", "the key")
+        world.http.forget()
+        right, world.key = world.key, "a-fourth"
+        watch.key("a-fourth")
+        watch.p.send_signal(1)
+        until(lambda: watch.trail("sbx-1") == box.trail(), "the trail")
+        for text in ("k-two\nk-lines", "", None):
+            size, asked = len(watch.text()), len(world.list_times)
+            watch.key(text)
+            watch.p.send_signal(1)
+            watch.says("the key before counts", since=size)
+            until(lambda n=asked: len(world.list_times) > n + 1, "lists with it")
+        want_out("k-lines", watch.text(), "the log")
+        box.write(3)
+        until(lambda: watch.trail("sbx-1") == box.trail(), "the trail")
+        watch.stop()
+        want(alarms(watch.text()), [], "alarms")
+        want_in("expected the API's key", watch.once(2), "what a start says without it")
+        for key in (right, "a-third", "a-fourth"):
+            want_out(key, watch.text(), "the log")
+
+
 def case_retry_after_is_obeyed():
     with platform() as (world, watch):
         world.create("sbx-1")
-        world.http.lie("GET", "(?:/v1)?/sandboxes", Lie(
+        world.http.lie("GET", LIST, Lie(
             status=429, doc={"code": "X", "message": "slow"}, fields=[("Retry-After", "5")]),
             times=1)
         watch.run()

@@ -50,14 +50,21 @@ class Watch:
         self.top, self.dir, self.program = top, os.path.join(top, "out"), program
         os.makedirs(os.path.join(self.dir, "wanted"), mode=0o700, exist_ok=True)
         self.log, self.key_file = os.path.join(top, "watch.log"), os.path.join(top, "key")
-        with open(os.open(self.key_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as f:
-            f.write(key + "\n")
+        self.key(key)
         self.args = ["watch", "--out", self.dir, "--url", url, "--key-file", self.key_file, *args]
         self.env = {k: v for k, v in os.environ.items()
                     if not re.match("EGRESS_|AGENTIC_|OPENSANDBOX_|OPEN_SANDBOX_|.*_proxy$", k,
                                     re.I)}
         self.env.update(HOME=top, **env)
         self.before, self.p = before, None
+
+    def key(self, text):
+        """The server's key; None: no file."""
+        if text is None:
+            os.unlink(self.key_file)
+            return
+        with open(os.open(self.key_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as f:
+            f.write(text + "\n")
 
     def wanted(self, name, **doc):
         """DIR/wanted/NAME.yaml; JSON is YAML. None takes it away. Other files are `more`."""

@@ -34,7 +34,7 @@ static void test_urls(void **state)
 
 		assert_int_equal(open_platform(&p, &o), rows[i].want);
 		if (rows[i].want == 0)
-			assert_int_not_equal(p.url[strlen(p.url) - 1], '/');
+			assert_int_not_equal(p.api.url[strlen(p.api.url) - 1], '/');
 		platform_close(&p);
 	}
 }

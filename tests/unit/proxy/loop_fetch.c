@@ -70,14 +70,14 @@ static int teardown(void **state)
 static void go_to(const char *scheme, const char *name)
 {
 	(void)snprintf(url, sizeof(url), "%s://%s:%u/v1/x?y=1", scheme, name, bed->port);
-	assert_int_equal(request_target_decode(SLICE("GET"), slice_str(url), &target), 0);
+	assert_int_equal(request_target_decode_url(slice_str(url), &target), 0);
 }
 
 static void start(const char *method, const char *content)
 {
 	const struct fetch_request r = {
 		.method = method,
-		.target = &target,
+		.url = slice_str(url),
 		.fields = SLICE("Accept: application/json\r\n"),
 		.secret = SLICE(KEY "\r\n"),
 		.content_type = content ? "application/json" : NULL,
@@ -150,9 +150,10 @@ static void test_put_sends_its_content_on_a_connection_of_its_own(void **state)
 static void test_request_that_is_too_large_is_not_sent(void **state)
 {
 	char *lines = xcalloc(1, FETCH_LINES_MAX + 1);
-	struct fetch_request r = {.method = "GET", .target = &target, .timeout_ms = TIMEOUT_MS};
+	struct fetch_request r = {.method = "GET", .timeout_ms = TIMEOUT_MS};
 
 	go_to("http", "origin.test");
+	r.url = slice_str(url);
 	memset(lines, 'x', FETCH_LINES_MAX);
 	r.fields = slice_make(lines, FETCH_LINES_MAX);
 	out = fetch_start(bed->px, &r, on_answer, NULL);
@@ -160,6 +161,20 @@ static void test_request_that_is_too_large_is_not_sent(void **state)
 	expect_answer(E_LIMIT, 0, "");
 	assert_true(peer_nobody_connects(bed));
 	free(lines);
+}
+
+static void test_what_is_no_url_is_not_asked(void **state)
+{
+	static const char *const urls[] = {
+		"", "/v1", "origin.test", "ftp://origin.test/", "http://key@origin.test/"};
+
+	for (size_t i = 0; i < ARRAY_LEN(urls); i++) {
+		(void)snprintf(url, sizeof(url), "%s", urls[i]);
+		start("GET", NULL);
+		assert_int_equal(got.n, 0);
+		expect_answer(E_VALUE, 0, "");
+	}
+	assert_true(peer_nobody_connects(bed));
 }
 
 static enum reason refuse_all(const struct netaddr *a, void *arg)
@@ -172,7 +187,7 @@ static void test_address_may_be_refused_by_who_asks(void **state)
 	struct fetch_request r = {
 		.method = "GET",
 		.admit = refuse_all,
-		.target = &target,
+		.url = slice_str(url),
 		.answer_max = ANSWER_MAX,
 		.timeout_ms = TIMEOUT_MS,
 	};
@@ -350,8 +365,7 @@ static void test_all_of_it_has_one_time_limit(void **state)
 
 static void test_nothing_listens(void **state)
 {
-	go_to("http", "p0.test");
-	target.authority.port = 1;
+	(void)snprintf(url, sizeof(url), "http://p0.test:1/");
 	start("GET", NULL);
 	expect_answer(-ECONNREFUSED, 0, "");
 }
@@ -506,6 +520,7 @@ int main(void)
 		T(test_get_is_sent_and_answered_whatever_the_policy_says),
 		T(test_put_sends_its_content_on_a_connection_of_its_own),
 		T(test_request_that_is_too_large_is_not_sent),
+		T(test_what_is_no_url_is_not_asked),
 		T(test_address_may_be_refused_by_who_asks),
 		T(test_redirect_is_an_answer),
 		T(test_refusal_does_not_show_the_key),

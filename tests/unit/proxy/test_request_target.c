@@ -376,6 +376,34 @@ static void test_target_with_nul_is_refused(void **state)
 	assert_true(request_target_decode(SLICE("GET"), SLICE("http://a\0/"), &t) < 0);
 }
 
+static void test_url_has_a_port_and_no_user(void **state)
+{
+	static const struct {
+		const char *url;
+		uint16_t port; /* 0: refused */
+	} rows[] = {
+		{"http://read.test", 80},
+		{"https://read.test/a?b", 443},
+		{"https://read.test:80/", 80},
+		{"http://[::1]:8080/", 8080},
+		{"http://user@read.test/", 0},
+		{"http://@read.test/", 0},
+		{"ftp://read.test/", 0},
+		{"read.test:80", 0},
+		{"/a", 0},
+		{"*", 0},
+		{"", 0},
+	};
+	struct request_target t;
+
+	for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+		assert_int_equal(request_target_decode_url(slice_str(rows[i].url), &t) == 0,
+			rows[i].port != 0);
+		if (rows[i].port)
+			assert_int_equal(t.authority.has_port ? t.authority.port : 0, rows[i].port);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -386,6 +414,7 @@ int main(void)
 		cmocka_unit_test(test_authority_text_leaves_the_default_port_out),
 		cmocka_unit_test(test_targets_are_read_by_method),
 		cmocka_unit_test(test_target_with_nul_is_refused),
+		cmocka_unit_test(test_url_has_a_port_and_no_user),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
