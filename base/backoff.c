@@ -1,5 +1,5 @@
-/* Before it: who asks OpenSandbox, and counts its failures. (The webhook waits as the replaced image
- * does.) */
+/* Before it: who asks OpenSandbox, and counts its failures. (The webhook waits as the replaced
+ * image does.) */
 #include "base/backoff.h"
 
 #include <stdlib.h>
