@@ -92,6 +92,24 @@ static size_t copy_good(
 	return lines.len - rest.len;
 }
 
+/* A new file's name is on the disk when its folder is. */
+static int copy_sync_folder(const struct audit_copy *c)
+{
+	const char *slash = strrchr(c->base, '/');
+	char *dir = NULL;
+	int fd, ret = 0;
+
+	REQUIRE(asprintf(&dir, "%.*s.", slash ? (int)(slash + 1 - c->base) : 0, c->base) >= 0);
+	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	/* EINVAL: where that cannot be asked for, it is. */
+	if (fd < 0 || (fsync(fd) < 0 && errno != EINVAL))
+		ret = -errno;
+	if (fd >= 0)
+		(void)close(fd);
+	free(dir);
+	return ret;
+}
+
 /* All of it on the disk, or as before. */
 static int copy_write(int fd, struct slice s)
 {
@@ -114,25 +132,39 @@ static int copy_write(int fd, struct slice s)
 	return ret;
 }
 
+static int copy_append(struct audit_copy *c, struct slice lines, struct errmsg *msg)
+{
+	int fd = copy_open_file(c, O_WRONLY | O_CREAT, msg);
+	int ret;
+
+	if (fd < 0)
+		return fd;
+	/* Also for a file that was there: who made it may have been killed before this. */
+	ret = c->named ? 0 : copy_sync_folder(c);
+	if (ret == 0)
+		ret = copy_write(fd, lines);
+	(void)close(fd);
+	if (ret < 0)
+		return errmsg_set(msg, ret, "%s: %s", c->base, err_text(ret));
+	c->named = true;
+	return 0;
+}
+
 int audit_copy_add(
 	struct audit_copy *c, struct slice *lines, enum audit_break *what, struct errmsg *msg)
 {
 	char hash[RING_HEX_LEN];
 	uint64_t seq = c->seq;
 	size_t len;
-	int fd, ret;
+	int ret;
 
 	memcpy(hash, c->hash, sizeof(hash));
 	len = copy_good(*lines, &seq, hash, what);
 	if (len == 0)
 		return 0;
-	fd = copy_open_file(c, O_WRONLY | O_CREAT, msg);
-	if (fd < 0)
-		return fd;
-	ret = copy_write(fd, slice_first(*lines, len));
-	(void)close(fd);
+	ret = copy_append(c, slice_first(*lines, len), msg);
 	if (ret < 0)
-		return errmsg_set(msg, ret, "%s: %s", c->base, err_text(ret));
+		return ret;
 	*lines = slice_from(*lines, len);
 	c->seq = seq;
 	memcpy(c->hash, hash, sizeof(hash));
@@ -148,5 +180,6 @@ int audit_copy_begin(struct audit_copy *c, struct errmsg *msg)
 			msg, E_LIMIT, "%s: %d files of one trail", c->base, AUDIT_COPY_FILES_MAX);
 	c->number++;
 	c->seq = 0;
+	c->named = false;
 	return 0;
 }

@@ -12,6 +12,7 @@ struct audit_copy {
 	uint32_t number;         /* of the newest file, from 1 */
 	uint64_t seq;            /* of the last line in it, 0: it is empty or not there yet */
 	char hash[RING_HEX_LEN]; /* of that line */
+	bool named;              /* the newest file's name is on the disk, for certain */
 };
 
 /* Finds the newest file and its last whole line; a torn one behind it is cut off. base: a path,
@@ -21,8 +22,8 @@ CHECKED int audit_copy_open(struct audit_copy *c, const char *base, struct errms
 void audit_copy_close(struct audit_copy *c);
 
 /* Adds the lines at the front of *lines that continue the trail, each with its newline, and moves
- * *lines behind them. They are on the disk when it returns. 0, and *what is why the rest does not
- * continue it, or NONE; or a negated errno: nothing was added. */
+ * *lines behind them. They are on the disk when it returns, under their file's name. 0, and
+ * *what is why the rest does not continue it, or NONE; or a negated errno: nothing was added. */
 CHECKED int audit_copy_add(
 	struct audit_copy *c, struct slice *lines, enum audit_break *what, struct errmsg *msg);
 

@@ -1,4 +1,7 @@
-/* A copied trail: each line once, whatever comes, and however the collector ended. */
+/* A copied trail: each line once, whatever comes, and however the collector ended. fsync is
+ * wrapped, to count folders and to fail. */
+#include <sys/stat.h>
+
 #include "audit/audit_copy.h"
 #include "tests/unit/audit/trail.h"
 
@@ -9,6 +12,29 @@ struct fixture {
 	char *text;             /* lines 1 to N_LINES */
 	size_t at[N_LINES + 1]; /* where the one behind line i begins */
 };
+
+static struct {
+	ino_t last;     /* the last folder that was synced */
+	unsigned calls; /* for folders */
+	int err;        /* that they fail with, 0: they do not */
+} folders;
+
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+
+int __wrap_fsync(int fd)
+{
+	struct stat st;
+
+	assert_int_equal(fstat(fd, &st), 0);
+	if (S_ISDIR(st.st_mode)) {
+		folders.last = st.st_ino;
+		folders.calls++;
+		errno = folders.err;
+		return folders.err ? -1 : 0;
+	}
+	return __real_fsync(fd);
+}
 
 static void fixture_init(struct fixture *f)
 {
@@ -254,6 +280,47 @@ static void test_files_have_a_limit(void **state)
 	fixture_fini(&f);
 }
 
+/* The name of a new file is on the disk before a line counts as there: once for each file, and once
+ * more for one of a collector that may have been killed before. */
+static void test_the_folder_of_a_new_file_is_synced(void **state)
+{
+	struct errmsg msg = {""};
+	enum audit_break what;
+	struct audit_copy c;
+	struct slice page;
+	struct fixture f;
+	struct stat st;
+
+	fixture_init(&f);
+	assert_int_equal(stat(f.file.dir, &st), 0);
+	folders.calls = 0;
+	open_copy(&f, &c, 0);
+	folders.err = EIO;
+	page = lines(&f, 1, 1);
+	assert_int_equal(audit_copy_add(&c, &page, &what, &msg), -EIO);
+	assert_int_equal(page.len, f.at[1]);
+	assert_int_equal(c.seq, 0);
+	file_is(&f, 1, SLICE_EMPTY);
+	assert_int_equal(folders.calls, 1);
+	/* Where folders cannot be synced they need not. */
+	folders.err = EINVAL;
+	assert_int_equal(add(&c, page, AUDIT_BREAK_NONE), 0);
+	folders.err = 0;
+	assert_int_equal(add(&c, lines(&f, 2, 2), AUDIT_BREAK_NONE), 0);
+	assert_int_equal(folders.calls, 2);
+	assert_int_equal(folders.last, st.st_ino);
+	assert_int_equal(audit_copy_begin(&c, NULL), 0);
+	assert_int_equal(add(&c, lines(&f, 1, 1), AUDIT_BREAK_NONE), 0);
+	assert_int_equal(add(&c, lines(&f, 2, 2), AUDIT_BREAK_NONE), 0);
+	assert_int_equal(folders.calls, 3);
+	audit_copy_close(&c);
+	open_copy(&f, &c, 2);
+	assert_int_equal(add(&c, lines(&f, 3, 3), AUDIT_BREAK_NONE), 0);
+	assert_int_equal(folders.calls, 4);
+	audit_copy_close(&c);
+	fixture_fini(&f);
+}
+
 static void test_a_file_that_is_no_trail_is_left_alone(void **state)
 {
 	struct audit_copy c;
@@ -287,6 +354,7 @@ int main(void)
 		cmocka_unit_test(test_a_torn_end_is_cut_and_written_again),
 		cmocka_unit_test(test_another_trail_has_another_file),
 		cmocka_unit_test(test_files_have_a_limit),
+		cmocka_unit_test(test_the_folder_of_a_new_file_is_synced),
 		cmocka_unit_test(test_a_file_that_is_no_trail_is_left_alone),
 	};
 
