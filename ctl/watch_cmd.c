@@ -101,5 +101,8 @@ enum command_exit watch_cmd_run(int argc, char **argv)
 			optind < argc ? argv[optind] : "", name);
 		return COMMAND_WRONG;
 	}
+	/* Else something would always be due again. */
+	if (o.once)
+		o.interval_ms = WATCH_ONCE_MS;
 	return watch_run(&o);
 }

@@ -86,6 +86,14 @@ def case_once_takes_each_line_home_once():
         want(watch.trail("sbx-0"), boxes[0].sidecar.trail(), "trail without new lines")
 
 
+def case_once_ends_whatever_the_interval():
+    with platform("--interval", "1") as (world, watch):
+        box = world.create("sbx-1", REVIEWER["metadata"]).sidecar
+        watch.wanted("reviewer", select=REVIEWER, policy=POLICY)
+        watch.once()
+        want(box.policy, POLICY, "policy")
+
+
 def case_all_pages_and_filters():
     with platform("--metadata", "task=T & 7=%", "--state", "Running") as (world, watch):
         for i in range(230):
