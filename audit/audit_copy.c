@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "audit/file_tail.h"
@@ -34,13 +35,28 @@ static int copy_open_file(const struct audit_copy *c, int flags, struct errmsg *
 	return fd;
 }
 
-int audit_copy_open(struct audit_copy *c, const char *base, struct errmsg *msg)
+static uint64_t copy_bytes(const struct audit_copy *c)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 1; i <= c->number; i++) {
+		char *path = copy_path(c, i);
+		struct stat st;
+
+		if (lstat(path, &st) == 0)
+			bytes += (uint64_t)st.st_size;
+		free(path);
+	}
+	return bytes;
+}
+
+int audit_copy_open(struct audit_copy *c, const char *base, uint64_t max, struct errmsg *msg)
 {
 	struct file_tail tail;
 	bool found = true;
 	int fd, ret;
 
-	*c = (struct audit_copy){.base = xstrdup(base), .number = 1};
+	*c = (struct audit_copy){.base = xstrdup(base), .number = 1, .max = max};
 	while (found && c->number < AUDIT_COPY_FILES_MAX) {
 		char *path = copy_path(c, c->number + 1);
 
@@ -59,6 +75,10 @@ int audit_copy_open(struct audit_copy *c, const char *base, struct errmsg *msg)
 		return errmsg_prefix(msg, ret, "%s", base);
 	c->seq = tail.seq;
 	memcpy(c->hash, tail.hash, sizeof(c->hash));
+	c->bytes = copy_bytes(c);
+	/* One that was full stays so, though a shorter page would fit. */
+	if (c->bytes + AUDIT_COPY_PAGE_MAX > max)
+		c->max = c->bytes;
 	return 0;
 }
 
@@ -147,6 +167,7 @@ static int copy_append(struct audit_copy *c, struct slice lines, struct errmsg *
 	if (ret < 0)
 		return errmsg_set(msg, ret, "%s: %s", c->base, err_text(ret));
 	c->named = true;
+	c->bytes += lines.len;
 	return 0;
 }
 
@@ -156,13 +177,15 @@ int audit_copy_add(
 	char hash[RING_HEX_LEN];
 	uint64_t seq = c->seq;
 	size_t len;
-	int ret;
+	int ret = 0;
 
 	memcpy(hash, c->hash, sizeof(hash));
 	len = copy_good(*lines, &seq, hash, what);
 	if (len == 0)
 		return 0;
-	ret = copy_append(c, slice_first(*lines, len), msg);
+	c->full = c->full || c->bytes + len > c->max;
+	if (!c->full)
+		ret = copy_append(c, slice_first(*lines, len), msg);
 	if (ret < 0)
 		return ret;
 	*lines = slice_from(*lines, len);

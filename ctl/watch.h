@@ -22,6 +22,7 @@
 #define WATCH_INTERVAL_S 5         /* from one look at a quiet trail to the next */
 #define WATCH_END_NEAR_US 10000000 /* before an expiry the trail is asked for all the time */
 #define WATCH_ONCE_MS 300000       /* --once has ended by then */
+#define WATCH_TRAIL_MIB 4096       /* of one trail: who writes without end fills no disk */
 
 #define BOX_INSTANCE_MAX 65
 #define BOX_TRAIL "~trail" /* state: the instance that wrote the lines that are here */
@@ -43,6 +44,7 @@ struct watch_options {
 	struct platform_options platform;
 	const char *dir, *webhook;
 	uint32_t interval_ms;
+	uint64_t trail_max; /* bytes of one sandbox's */
 	bool once;
 };
 

@@ -59,7 +59,7 @@ struct box *box_new(struct watch *w, const struct lifecycle_sandbox *s)
 	b->w = w;
 	REQUIRE(slice_to_cstr(s->id, b->id, sizeof(b->id)));
 	REQUIRE(asprintf(&base, "%s/audit/%s", w->o->dir, b->id) >= 0);
-	if (audit_copy_open(&b->copy, base, &msg) < 0) {
+	if (audit_copy_open(&b->copy, base, w->o->trail_max, &msg) < 0) {
 		b->done = true;
 		box_alarm(b, WATCH_ALARM_LOST, msg.text);
 	}
@@ -144,7 +144,7 @@ static void box_end(struct box *b)
 	(void)snprintf(text, sizeof(text), "it has ended; its trail is here up to line %" PRIu64,
 		b->copy.seq);
 	/* Where lines came until then, some more may have. */
-	if (!b->looked || b->behind || (b->grew && b->unseen))
+	if (!b->looked || b->behind || (b->grew && b->unseen) || b->copy.full)
 		box_alarm(b, WATCH_ALARM_LOST, text);
 	else
 		log_info("watch", "%s: %s", b->id, text);

@@ -1,6 +1,7 @@
 /* The command line of `egressctl watch`. Before it: main; after it: watch. */
 #include "ctl/watch_cmd.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "ctl/watch.h"
@@ -28,6 +29,8 @@ static const char watch_help[] =
 	"          --once                look at each sandbox once, then end\n" PLATFORM_HELP
 	"          --webhook URL         gets a POST for each alarm\n"
 	"          --interval SECONDS    from one look at a quiet trail to the next: 5\n"
+	"          --trail-max MIB       of one sandbox's trail, all its files: 4096. What comes\n"
+	"                                after that is not kept, which is alarm lost-lines\n"
 	"      -h, --help                print this text\n"
 	"\n"
 	"WANTED\n"
@@ -47,11 +50,21 @@ enum {
 	WATCH_ONCE = 1000, /* above every letter */
 	WATCH_WEBHOOK,
 	WATCH_INTERVAL,
+	WATCH_TRAIL_MAX,
 };
+
+static bool watch_number(const char *option, const char *text, uint64_t max, uint64_t *out)
+{
+	if (slice_to_u64(slice_str(text), out) && *out > 0 && *out <= max)
+		return true;
+	command_complain("%s \"%.60s\": expected 1 to %" PRIu64, option, text, max);
+	return false;
+}
 
 static bool watch_option(struct watch_options *o, int c, const char *text)
 {
-	uint64_t seconds = 0;
+	uint64_t n = 0;
+	bool good = true;
 
 	if (c == 'o')
 		o->dir = text;
@@ -59,13 +72,17 @@ static bool watch_option(struct watch_options *o, int c, const char *text)
 		o->once = true;
 	else if (c == WATCH_WEBHOOK)
 		o->webhook = text;
-	else if (c != WATCH_INTERVAL)
-		return platform_option(&o->platform, c, text) > 0;
-	else if (slice_to_u64(slice_str(text), &seconds) && seconds > 0 && seconds <= 3600)
-		o->interval_ms = (uint32_t)seconds * 1000;
+	else if (c == WATCH_INTERVAL)
+		good = watch_number("--interval", text, 3600, &n);
+	else if (c == WATCH_TRAIL_MAX)
+		good = watch_number("--trail-max", text, 1u << 20, &n);
 	else
-		command_complain("--interval \"%.60s\": expected 1 to 3600", text);
-	return c != WATCH_INTERVAL || o->interval_ms == seconds * 1000;
+		return platform_option(&o->platform, c, text) > 0;
+	if (good && c == WATCH_INTERVAL)
+		o->interval_ms = (uint32_t)n * 1000;
+	if (good && c == WATCH_TRAIL_MAX)
+		o->trail_max = n << 20;
+	return good;
 }
 
 enum command_exit watch_cmd_run(int argc, char **argv)
@@ -77,10 +94,12 @@ enum command_exit watch_cmd_run(int argc, char **argv)
 		PLATFORM_LONGS,
 		{"webhook", required_argument, NULL, WATCH_WEBHOOK},
 		{"interval", required_argument, NULL, WATCH_INTERVAL},
+		{"trail-max", required_argument, NULL, WATCH_TRAIL_MAX},
 		{"help", no_argument, NULL, 'h'},
 		{NULL, 0, NULL, 0},
 	};
-	struct watch_options o = {.interval_ms = WATCH_INTERVAL_S * 1000};
+	struct watch_options o = {.interval_ms = WATCH_INTERVAL_S * 1000,
+		.trail_max = (uint64_t)WATCH_TRAIL_MIB << 20};
 	struct request_target url;
 	int c;
 

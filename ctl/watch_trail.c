@@ -8,6 +8,8 @@
 #include "ctl/audit_record.h"
 #include "ctl/watch.h"
 
+_Static_assert(SIDECAR_ANSWER_MAX <= AUDIT_COPY_PAGE_MAX, "a page of a trail");
+
 static bool box_is_traffic(const struct audit_record *r)
 {
 	static const struct slice kinds[] = {
@@ -58,10 +60,23 @@ static int box_begin(struct box *b, struct slice lines, struct errmsg *msg)
 	return audit_copy_begin(&b->copy, msg);
 }
 
+/* Also where the alarm is on for another reason: this one does not end by itself. */
+static void box_full(struct box *b)
+{
+	char text[100];
+
+	(void)snprintf(text, sizeof(text),
+		"its trail has reached --trail-max (%" PRIu64 " MiB): nothing more is kept",
+		b->w->o->trail_max >> 20);
+	b->alarms &= ~BIT(WATCH_ALARM_LOST);
+	box_alarm(b, WATCH_ALARM_LOST, text);
+}
+
 /* Keeps a page. True if it continues what is here. */
 static bool box_keep(struct box *b, struct slice lines, struct errmsg *msg)
 {
 	enum audit_break what = AUDIT_BREAK_NONE;
+	bool was_full = b->copy.full;
 	size_t all = lines.len;
 	int ret = 0;
 
@@ -83,6 +98,8 @@ static bool box_keep(struct box *b, struct slice lines, struct errmsg *msg)
 	}
 	if (ret < 0)
 		box_alarm(b, WATCH_ALARM_LOST, msg->text);
+	if (b->copy.full && !was_full)
+		box_full(b);
 	return ret == 0 && what == AUDIT_BREAK_NONE;
 }
 
@@ -110,7 +127,7 @@ static void box_page(struct box *b, const struct fetch_answer *a)
 	uint64_t now = clock_mono_ms(), seq = 0;
 	struct slice lines = a->content;
 	struct errmsg msg = {""};
-	bool good = false;
+	bool good = false, whole;
 
 	b->grew = a->content.len > 0;
 	if (b->paused_to_us)
@@ -124,15 +141,18 @@ static void box_page(struct box *b, const struct fetch_answer *a)
 	if (b->from == FROM_LAST && (b->overlap || b->grew) &&
 		strcmp(b->trail_instance, b->instance) != 0) {
 		memcpy(b->trail_instance, b->instance, sizeof(b->instance));
-		box_state_keep(b, BOX_TRAIL, b->instance);
+		/* Else the lines that are here are those of another one. */
+		if (!b->copy.full)
+			box_state_keep(b, BOX_TRAIL, b->instance);
 	}
 	b->behind = b->grew && slice_to_u64(last, &seq) && seq > b->copy.seq;
 	b->looked = true;
 	b->unseen = false;
-	if (good && b->from == FROM_LAST && !b->behind) {
+	whole = good && b->from == FROM_LAST && !b->behind;
+	if (whole)
 		box_calm(b, WATCH_ALARM_CHAIN);
+	if (whole && !b->copy.full)
 		box_calm(b, WATCH_ALARM_LOST);
-	}
 	if (b->state == LIFECYCLE_RUNNING && !b->behind)
 		b->paused_from_us = b->paused_to_us = b->suspect_us = 0;
 	b->audit_due_ms =

@@ -454,6 +454,62 @@ def case_alarm_policy_differs_by_its_vault():
         want(len(alarms(watch.text()[size:])), 1, "alarms")
 
 
+def nearly_full(watch, box):
+    """The first of its lines, as if they had been collected: less than a page below a MiB."""
+    box.write(280, user_agent="x" * 4000)
+    kept = b"".join(box.lines[:200])
+    for name, text in (("audit/sbx-1.jsonl", kept), ("state/sbx-1~trail", box.instance.encode())):
+        path = os.path.join(watch.dir, name)
+        os.mkdir(os.path.dirname(path))
+        with open(path, "wb") as f:
+            f.write(text)
+    return kept
+
+
+def case_alarm_lost_lines_of_a_trail_that_is_full():
+    """Nothing more of it is kept, by the next process neither; all else goes on, and other trails."""
+    with platform("--trail-max", "1", "--interval", "1") as (world, watch):
+        box, other = (world.create(i, REVIEWER["metadata"]).sidecar for i in ("sbx-1", "sbx-2"))
+        kept, rest = nearly_full(watch, box), len(box.lines)
+        box.lose(210)  # so that the alarm is on already
+        watch.run()
+        until_alarm(watch, "lost-lines")
+        watch.says("its trail has reached --trail-max (1 MiB): nothing more is kept")
+        watch.wanted("reviewer", select=REVIEWER, policy=POLICY)
+        watch.p.send_signal(1)
+        until(lambda: box.policy == POLICY, "the policy")
+        until(lambda: watch.trail("sbx-2") == other.trail(), "the trail of the other")
+        # What begins anew is no other file, and no alarm after a restart.
+        box.start()
+        box.write(rest)
+        watch.says("sbx-1: a new trail begins")
+        pages = world.calls("sbx-1").count("GET /audit")
+        until(lambda: box.policy == POLICY and
+              world.calls("sbx-1").count("GET /audit") > pages + 1, "two pages")
+        watch.stop()
+        want(alarms(watch.text()), [("lost-lines", "sbx-1")] * 2, "alarms")
+        want_out("lost-lines is over", watch.text(), "what it says")
+        want(alarms(watch.once(1)), [("lost-lines", "sbx-1")], "alarms of the next process")
+        want(watch.trails("sbx-1"), [kept], "what is here")
+        watch.args[watch.args.index("--trail-max") + 1] = "4"
+        watch.once()
+        want(watch.trails("sbx-1"), [kept, box.trail()], "what is here with a larger limit")
+        watch.args[watch.args.index("--trail-max") + 1] = "0"
+        want_in('--trail-max "0": expected 1 to', watch.once(2), "what it says")
+
+
+def case_the_end_of_a_trail_that_is_full_is_not_here():
+    with platform("--trail-max", "1", "--metadata", "agent=reviewer") as (world, watch):
+        box = world.create("sbx-1", REVIEWER["metadata"])
+        nearly_full(watch, box.sidecar)
+        watch.run()
+        until_alarm(watch, "lost-lines")
+        box.metadata = {}
+        until(lambda: not [x for x in watch.files() if "state/" in x], "the end of its state")
+        watch.stop()
+        want_out("sbx-1: it has ended", watch.text(), "what it says")
+
+
 def case_alarm_traffic_while_paused():
     with platform("--interval", "1", version="0.2.3") as (world, watch):
         box = world.create("sbx-1").sidecar

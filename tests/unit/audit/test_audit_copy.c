@@ -9,6 +9,7 @@
 
 struct fixture {
 	struct trail_file file; /* its path is the base, and of no file */
+	uint64_t max;           /* of what open_copy opens */
 	char *text;             /* lines 1 to N_LINES */
 	size_t at[N_LINES + 1]; /* where the one behind line i begins */
 };
@@ -44,6 +45,7 @@ static void fixture_init(struct fixture *f)
 	struct iovec iov[2];
 
 	memset(f, 0, sizeof(*f));
+	f->max = UINT64_MAX / 2;
 	trail_file_init(&f->file);
 	for (int i = 1; i <= N_LINES; i++) {
 		ring_commit(r, SLICE("\"kind\":\"read\""), &src);
@@ -99,7 +101,7 @@ static void open_copy(const struct fixture *f, struct audit_copy *c, uint64_t se
 {
 	struct errmsg msg = {""};
 
-	assert_int_equal(audit_copy_open(c, f->file.path, &msg), 0);
+	assert_int_equal(audit_copy_open(c, f->file.path, f->max, &msg), 0);
 	assert_int_equal(c->seq, seq);
 }
 
@@ -280,6 +282,58 @@ static void test_files_have_a_limit(void **state)
 	fixture_fini(&f);
 }
 
+/* A page that comes to the limit is the last; of one that is a byte longer nothing is kept. Chains
+ * are checked all the same. */
+static void test_bytes_have_a_limit(void **state)
+{
+	struct audit_copy c;
+	struct fixture f;
+
+	for (int past = 0; past <= 1; past++) {
+		fixture_init(&f);
+		f.max = f.at[4] - (size_t)past;
+		open_copy(&f, &c, 0);
+		assert_int_equal(add(&c, lines(&f, 1, 2), AUDIT_BREAK_NONE), 0);
+		assert_int_equal(add(&c, lines(&f, 3, 4), AUDIT_BREAK_NONE), 0);
+		assert_int_equal(c.full, past);
+		assert_int_equal(add(&c, lines(&f, 5, 5), AUDIT_BREAK_NONE), 0);
+		assert_true(c.full);
+		(void)add(&c, lines(&f, 8, 8), AUDIT_BREAK_HOLE);
+		assert_int_equal(audit_copy_begin(&c, NULL), 0);
+		assert_int_equal(add(&c, lines(&f, 1, 1), AUDIT_BREAK_NONE), 0);
+		audit_copy_close(&c);
+		file_is(&f, 1, lines(&f, 1, past ? 2 : 4));
+		fixture_fini(&f);
+	}
+}
+
+/* Whatever would fit; and a larger one is one, down to the byte. All files count. */
+static void test_a_limit_outlives_the_collector(void **state)
+{
+	struct audit_copy c;
+	struct fixture f;
+
+	fixture_init(&f);
+	f.max = f.at[6];
+	open_copy(&f, &c, 0);
+	assert_int_equal(add(&c, lines(&f, 1, 3), AUDIT_BREAK_NONE), 0);
+	assert_int_equal(audit_copy_begin(&c, NULL), 0);
+	assert_int_equal(add(&c, lines(&f, 1, 2), AUDIT_BREAK_NONE), 0);
+	assert_int_equal(add(&c, lines(&f, 3, 5), AUDIT_BREAK_NONE), 0);
+	assert_true(c.full);
+	audit_copy_close(&c);
+	for (int past = 1; past >= 0; past--) {
+		f.max = f.at[3] + f.at[2] + AUDIT_COPY_PAGE_MAX - (unsigned)past;
+		open_copy(&f, &c, 2);
+		assert_false(c.full);
+		assert_int_equal(add(&c, lines(&f, 3, 3), AUDIT_BREAK_NONE), 0);
+		assert_int_equal(c.full, past);
+		audit_copy_close(&c);
+		file_is(&f, 2, lines(&f, 1, past ? 2 : 3));
+	}
+	fixture_fini(&f);
+}
+
 /* The name of a new file is on the disk before a line counts as there: once for each file, and once
  * more for one of a collector that may have been killed before. */
 static void test_the_folder_of_a_new_file_is_synced(void **state)
@@ -331,14 +385,14 @@ static void test_a_file_that_is_no_trail_is_left_alone(void **state)
 	fixture_init(&f);
 	file_name(&f, 1, name);
 	trail_write(name, "notes\n", 6);
-	assert_int_equal(audit_copy_open(&c, f.file.path, &msg), E_SYNTAX);
+	assert_int_equal(audit_copy_open(&c, f.file.path, f.max, &msg), E_SYNTAX);
 	assert_true(msg.text[0]);
 	audit_copy_close(&c);
 	file_is(&f, 1, SLICE("notes\n"));
 	/* A link may lead to somebody else's. */
 	assert_int_equal(unlink(name), 0);
 	assert_int_equal(symlink("/dev/null", name), 0);
-	assert_int_equal(audit_copy_open(&c, f.file.path, &msg), -ELOOP);
+	assert_int_equal(audit_copy_open(&c, f.file.path, f.max, &msg), -ELOOP);
 	audit_copy_close(&c);
 	fixture_fini(&f);
 }
@@ -354,6 +408,8 @@ int main(void)
 		cmocka_unit_test(test_a_torn_end_is_cut_and_written_again),
 		cmocka_unit_test(test_another_trail_has_another_file),
 		cmocka_unit_test(test_files_have_a_limit),
+		cmocka_unit_test(test_bytes_have_a_limit),
+		cmocka_unit_test(test_a_limit_outlives_the_collector),
 		cmocka_unit_test(test_the_folder_of_a_new_file_is_synced),
 		cmocka_unit_test(test_a_file_that_is_no_trail_is_left_alone),
 	};
