@@ -85,7 +85,7 @@ struct box {
 
 	const struct wanted *wanted;
 	bool put_policy, policy_known, look_vault, drop_vault, put_vault, no_vault;
-	char stamp[WANTED_STAMP_MAX]; /* of the vault that is being sent */
+	char stamp[WANTED_STAMP_MAX]; /* of the vault that is being sent, or is in force */
 
 	struct audit_copy copy;
 	char trail_instance[BOX_INSTANCE_MAX]; /* that wrote the lines that are here */

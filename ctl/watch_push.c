@@ -74,8 +74,10 @@ void box_put(struct box *b, const struct fetch_answer *a)
 	}
 }
 
-/* Which vault is in force where, so that a restart of ours does not take it away for a moment. */
-static bool box_has_vault(const struct box *b)
+/* Which vault is in force where, so that a restart of ours does not take it away for a moment; and
+ * the hash of what the sidecar says about it, which has its revision. A file of a version that
+ * wrote none does not count: somebody may have changed that vault, so it is sent anew. */
+static bool box_has_vault(struct box *b)
 {
 	char path[4096], text[WANTED_STAMP_MAX];
 	struct strbuf was;
@@ -84,23 +86,40 @@ static bool box_has_vault(const struct box *b)
 	box_state_path(b, "", path);
 	strbuf_init_fixed(&was, text, sizeof(text));
 	same = strbuf_read_file(&was, path) == 0 &&
-		slice_eq(strbuf_slice(&was), slice_str(b->stamp));
+		slice_starts(strbuf_slice(&was), slice_str(b->stamp)) &&
+		was.len == strlen(b->stamp) + 1 + RING_HEX_LEN;
+	if (same)
+		memcpy(b->stamp, strbuf_cstr(&was), was.len + 1);
 	strbuf_fini(&was);
 	return same;
 }
 
+/* Is it there, and as our POST left it? */
+static void box_look_vault(struct box *b, const struct fetch_answer *a, struct slice hash)
+{
+	b->look_vault = false;
+	/* One that has just begun anew has none. */
+	if (b->put_vault)
+		return;
+	b->no_vault = a->status == 404;
+	b->drop_vault = !b->no_vault && !slice_ends(slice_str(b->stamp), hash);
+	b->put_vault = b->no_vault || b->drop_vault;
+	if (b->no_vault)
+		box_alarm(b, WATCH_ALARM_POLICY, "somebody dropped the vault: sent again");
+	else if (b->drop_vault)
+		box_alarm(b, WATCH_ALARM_POLICY, "somebody else changed the vault: sent again");
+	else
+		box_calm(b, WATCH_ALARM_POLICY);
+}
+
 void box_vault(struct box *b, const struct fetch_answer *a)
 {
+	char hash[RING_HEX_LEN];
+	size_t len = strlen(b->stamp);
+
+	ring_sha_hex(a->content, hash);
 	if (b->ask == ASK_LOOK_VAULT) {
-		b->look_vault = false;
-		/* One that has just begun anew has none. */
-		if (b->put_vault)
-			return;
-		b->no_vault = b->put_vault = a->status == 404;
-		if (b->no_vault)
-			box_alarm(b, WATCH_ALARM_POLICY, "somebody dropped the vault: sent again");
-		else
-			box_calm(b, WATCH_ALARM_POLICY);
+		box_look_vault(b, a, slice_make(hash, sizeof(hash)));
 	} else if (b->ask == ASK_DROP_VAULT) {
 		b->no_vault = a->status == 204 || a->status == 200 || a->status == 404;
 		b->drop_vault = !b->no_vault;
@@ -108,6 +127,7 @@ void box_vault(struct box *b, const struct fetch_answer *a)
 			box_refused(b, a, "to drop the vault");
 	} else if (a->status == 201 || a->status == 200) {
 		b->put_vault = b->no_vault = false;
+		(void)snprintf(b->stamp + len, sizeof(b->stamp) - len, " %.64s", hash);
 		box_state_keep(b, "", b->stamp);
 		log_info("watch", "%s: vault sent", b->id);
 	} else if (a->status == 409) {
@@ -132,6 +152,7 @@ struct fetch *box_send_vault(struct box *b)
 		b->done = b->done || b->w->o->once;
 	} else if (!b->no_vault && box_has_vault(b)) {
 		b->put_vault = false;
+		b->look_vault = true;
 	} else {
 		q.content = strbuf_slice(&text);
 		f = sidecar_ask(&b->w->platform, b->sidecar, &q, on_box_answer, b);

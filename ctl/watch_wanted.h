@@ -9,7 +9,7 @@
 
 #define WANTED_FILES_MAX 256
 #define WANTED_FILE_MAX (1u << 20)
-#define WANTED_STAMP_MAX 160 /* instance, a blank, SHA-256 */
+#define WANTED_STAMP_MAX 200 /* instance and two SHA-256, with blanks between them */
 
 struct wanted {
 	struct wanted *next;

@@ -454,6 +454,53 @@ def case_alarm_policy_differs_by_its_vault():
         want(len(alarms(watch.text()[size:])), 1, "alarms")
 
 
+def somebody_changes_the_vault(box):
+    box.vault = {**box.vault, "revision": 2, "bindings": []}
+
+
+def vault_is_ours(box):
+    return bool(box.vault) and box.vault["bindings"] == VAULT["bindings"]
+
+
+def case_alarm_policy_differs_by_a_change_of_its_vault():
+    with platform("--interval", "1") as (world, watch):
+        box = world.create("sbx-1", REVIEWER["metadata"]).sidecar
+        watch.wanted("reviewer", select=REVIEWER, policy=POLICY, vault=vault(watch))
+        watch.run()
+        until(lambda: world.calls("sbx-1").count("GET /credential-vault") > 1, "looks at the vault")
+        want(alarms(watch.text()), [], "alarms of our own vault")
+        somebody_changes_the_vault(box)
+        until_alarm(watch, "policy-differs")
+        watch.says("somebody else changed the vault: sent again")
+        until(lambda: vault_is_ours(box), "the vault")
+        watch.says("policy-differs is over")
+        watch.stop()
+        want(len(alarms(watch.text())), 1, "alarms")
+
+
+def case_alarm_policy_differs_by_a_change_meanwhile():
+    """Of the vault, while watch did not run; or before it noticed such a thing at all."""
+    with platform("--interval", "1") as (world, watch):
+        box = world.create("sbx-1", REVIEWER["metadata"]).sidecar
+        watch.wanted("reviewer", select=REVIEWER, policy=POLICY, vault=vault(watch))
+        watch.once()
+        somebody_changes_the_vault(box)
+        want(alarms(watch.once(1)), [("policy-differs", "sbx-1")], "alarms")
+        want(vault_is_ours(box), True, "the vault is ours again")
+        # A state without it: the vault may be anybody's, which nobody has to be told.
+        path = os.path.join(watch.dir, "state", "sbx-1")
+        with open(path, encoding="ascii") as f:
+            words = f.read().split()
+        with open(path, "w", encoding="ascii") as f:
+            f.write(" ".join(words[:2]))
+        somebody_changes_the_vault(box)
+        watch.once()
+        want(vault_is_ours(box), True, "the vault is sent anew")
+        seen = len(world.calls("sbx-1"))
+        watch.once()
+        want([c for c in world.calls("sbx-1")[seen:] if not c.startswith("GET ")], [], "changes")
+
+
 def nearly_full(watch, box):
     """The first of its lines, as if they had been collected: less than a page below a MiB."""
     box.write(280, user_agent="x" * 4000)

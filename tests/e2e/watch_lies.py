@@ -176,6 +176,7 @@ LIES = {
     "policy-put-500": ("PUT", POLICY, Lie(status=500, doc={"code": "not_saved", "message": "no"})),
     "vault-post-500": ("POST", VAULT, Lie(status=500, doc={"code": "x", "message": SECRET})),
     "vault-post-400": ("POST", VAULT, Lie(status=400, doc={"code": SECRET, "message": SECRET})),
+    "vault-changed": ("GET", VAULT, Lie(lambda doc: doc.update(revision=7))),
 }
 
 
@@ -211,6 +212,7 @@ SAYS = {
     "trail-other": None, "trail-gone": "alarm lost-lines: sbx-b: ",
     "trail-": "alarm chain: sbx-b: ", "policy-wider": "alarm policy-differs: sbx-b: ",
     "vault-post-400": "alarm policy-differs: sbx-b: ",
+    "vault-changed": "alarm policy-differs: sbx-b: ",
 }
 HEARD = {"list-forgets-one": 4, "list-forgets-all": 4, "list-never-ends-and-repeats": 51, "expiry-is-past": 4,
          "policy-garbage": 2, "policy-null": 2}
