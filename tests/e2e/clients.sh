@@ -651,10 +651,10 @@ case_java_client()
 }
 
 # The first build compiles Go's own library, which takes a minute: it begins with the script, and
-# what it made is kept.
+# what it made is kept. What is being made has words in it that look like a sanitizer's.
 go_build()
 {
-	mkdir -p "$WORK/go"
+	mkdir -p "$WORK/go/tmp"
 	cat >"$WORK/go/get.go" <<-'TEXT'
 		package main
 
@@ -683,20 +683,21 @@ go_build()
 		}
 	TEXT
 	CGO_ENABLED=0 GOCACHE=$BED_SRC/build/go-cache GOPATH=$WORK/gopath GOTOOLCHAIN=local \
-		GOFLAGS=-mod=mod timeout 150 nice go build -o "$WORK/go/get" "$WORK/go/get.go" \
-		>"$WORK/go/log" 2>&1
-	echo $? >"$WORK/go/status"
+		GOTMPDIR=$WORK/go/tmp timeout 240 nice go build -gcflags='all=-N -l' \
+		-o "$WORK/go/get" "$WORK/go/get.go" >"$WORK/go/log" 2>&1
+	local status=$?
+	rm -rf "$WORK/go/tmp"
+	echo $status >"$WORK/go/status"
 }
 
 case_go_get()
 {
 	need_tool go && need_origins && egress_need || return
-	wait_for 170 test -s "$WORK/go/status"
+	wait_for 250 test -s "$WORK/go/status"
 	[ "$(cat "$WORK/go/status")" != 124 ] || skip 'this machine is too slow to build it' || return
 	[ -x "$WORK/go/get" ] || fail "go build: $(cat "$WORK/go/status" "$WORK/go/log")" || return
 	client_good "$WORK/go/get" && language_want
-	# It has words in it that look like a sanitizer's.
-	rm "$WORK/go/get"
+	rm "$WORK/go/get" # it has the words of what it was made of
 }
 
 if [ "${1-}" != --list ] && [[ " ${*:-go-get} " = *' go-get '* ]] && command -v go >/dev/null; then
