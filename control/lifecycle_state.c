@@ -46,11 +46,6 @@ static bool state_expired(const struct lifecycle_known *k, uint64_t wall_us)
 	return k->expires_us != 0 && k->expires_us <= wall_us;
 }
 
-bool lifecycle_state_overdue(const struct lifecycle_known *k, uint64_t wall_us)
-{
-	return state_expired(k, wall_us) && k->enforce < LIFECYCLE_CLOSED;
-}
-
 static void state_found(
 	struct lifecycle_known *k, const struct lifecycle_sandbox *s, uint64_t wall_us)
 {

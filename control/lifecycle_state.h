@@ -55,7 +55,3 @@ struct lifecycle_known {
  * enforce, cause, state or expiry changed. */
 bool lifecycle_state_see(
 	struct lifecycle_known *k, const struct lifecycle_sandbox *s, int status, uint64_t wall_us);
-
-/* The expiry has passed and nothing was done about it: ask the API once more, since it may have
- * been moved, and tell lifecycle_state_see what came of it. */
-bool lifecycle_state_overdue(const struct lifecycle_known *k, uint64_t wall_us);

@@ -204,27 +204,29 @@ static void row_print(const struct row *r, struct strbuf *out)
 	strbuf_fini(&list);
 }
 
+static void row_line(struct strbuf *out, const char *name, const char *text)
+{
+	strbuf_printf(out, "%-12s", name);
+	(void)text_visible(out, slice_str(text));
+	strbuf_char(out, '\n');
+}
+
 static void row_print_full(const struct row *r, struct strbuf *out)
 {
+	char pair[LIFECYCLE_METADATA_BYTES + 2];
 	const char *name;
 	json_t *value;
 
-	strbuf_printf(out, "%-12s%.*s\n%-12s", "id", SLICE_FMT(r->s.id), "state");
-	(void)text_visible(out, r->s.state_text);
-	strbuf_printf(out, "\n%-12s%.30s\n", "expires", row_text(r->doc, "expiresAt"));
+	row_line(out, "id", row_text(r->doc, "id"));
+	row_line(out, "state", row_text(json_object_get(r->doc, "status"), "state"));
+	row_line(out, "expires", row_text(r->doc, "expiresAt"));
 	json_object_foreach(r->s.metadata, name, value)
 	{
-		strbuf_printf(out, "%-12s", "metadata");
-		(void)text_visible(out, slice_str(name));
-		strbuf_char(out, '=');
-		(void)text_visible(out, slice_str(json_string_value(value)));
-		strbuf_char(out, '\n');
+		(void)snprintf(pair, sizeof(pair), "%s=%s", name, json_string_value(value));
+		row_line(out, "metadata", pair);
 	}
-	if (r->why[0]) {
-		strbuf_printf(out, "%-12s", "sidecar");
-		(void)text_visible(out, slice_str(r->why));
-		strbuf_char(out, '\n');
-	}
+	if (r->why[0])
+		row_line(out, "sidecar", r->why);
 	if (r->status)
 		status_print(r->status, out);
 }

@@ -35,24 +35,14 @@ static const char *const alarm_texts[] = {
 #undef X
 };
 
-const char *watch_alarm_name(enum watch_alarm alarm)
-{
-	return alarm_names[alarm];
-}
-
 /* --- alarms --- */
 
-void watch_alarm(struct watch *w, enum watch_alarm alarm, const char *id, const char *detail)
+static void watch_tell(struct watch *w, enum watch_alarm alarm, const char *id, const char *detail)
 {
 	struct slice why = slice_first(slice_str(detail), WATCH_DETAIL_MAX);
 	char when[CLOCK_TEXT_MAX], text[6 * WATCH_DETAIL_MAX + 3];
 	char *doc = NULL;
 
-	w->alarms++;
-	log_error("watch", "alarm %s: %s: %s: %s", alarm_names[alarm], id, alarm_texts[alarm],
-		detail);
-	if (!w->webhook)
-		return;
 	clock_text(clock_wall_us(), when);
 	text[event_json_string(text, why)] = '\0';
 	REQUIRE(asprintf(&doc,
@@ -60,6 +50,25 @@ void watch_alarm(struct watch *w, enum watch_alarm alarm, const char *id, const 
 			alarm_names[alarm], id, when, text) > 0);
 	webhook_send(w->webhook, id, doc);
 	free(doc);
+}
+
+void box_alarm(struct box *b, enum watch_alarm alarm, const char *detail)
+{
+	if (b->alarms & BIT(alarm))
+		return;
+	b->alarms |= BIT(alarm);
+	b->w->alarms++;
+	log_error("watch", "alarm %s: %s: %s: %s", alarm_names[alarm], b->id, alarm_texts[alarm],
+		detail);
+	if (b->w->webhook)
+		watch_tell(b->w, alarm, b->id, detail);
+}
+
+void box_calm(struct box *b, enum watch_alarm alarm)
+{
+	if (b->alarms & BIT(alarm))
+		log_info("watch", "%s: %s is over", b->id, alarm_names[alarm]);
+	b->alarms &= ~BIT(alarm);
 }
 
 /* --- the list --- */

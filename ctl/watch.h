@@ -126,9 +126,10 @@ enum command_exit watch_run(const struct watch_options *o);
 /* An answer of the API: as lifecycle_api_check. One that concerns every request (key refused, too
  * many, not there) holds them all off for a while. */
 CHECKED int watch_check(struct watch *w, const struct fetch_answer *answer, struct errmsg *msg);
-/* Logs it, and tells the webhook. detail: for a person, may have text from outside. */
-void watch_alarm(struct watch *w, enum watch_alarm alarm, const char *id, const char *detail);
-const char *watch_alarm_name(enum watch_alarm alarm);
+/* Raises an alarm that is not on: logs it, and tells the webhook; ends one that is on. detail: for
+ * a person, may have text from outside. */
+void box_alarm(struct box *b, enum watch_alarm alarm, const char *detail);
+void box_calm(struct box *b, enum watch_alarm alarm);
 
 /* --- watch_box.c --- */
 
@@ -143,9 +144,6 @@ void box_see(struct box *b, const struct lifecycle_sandbox *s);
 void box_missed(struct box *b);
 /* Asks the next that is due. */
 void box_step(struct box *b, uint64_t now_ms);
-/* Raises an alarm that is not on; ends one that is. */
-void box_alarm(struct box *b, enum watch_alarm alarm, const char *detail);
-void box_calm(struct box *b, enum watch_alarm alarm);
 /* It cannot be asked for a while; lost_place: nor where it was. */
 void box_failed(struct box *b, const char *why, bool lost_place);
 void on_box_answer(const struct fetch_answer *a, void *arg);

@@ -18,20 +18,6 @@
 #define BOX_MISSED 2         /* lists without it: it has ended */
 #define BOX_VERSION 0, 1, 0  /* the oldest that has all that is asked here */
 
-void box_alarm(struct box *b, enum watch_alarm alarm, const char *detail)
-{
-	if (!(b->alarms & BIT(alarm)))
-		watch_alarm(b->w, alarm, b->id, detail);
-	b->alarms |= BIT(alarm);
-}
-
-void box_calm(struct box *b, enum watch_alarm alarm)
-{
-	if (b->alarms & BIT(alarm))
-		log_info("watch", "%s: %s is over", b->id, watch_alarm_name(alarm));
-	b->alarms &= ~BIT(alarm);
-}
-
 /* What has to be known after a restart of ours: a text of a sandbox. */
 void box_state_path(const struct box *b, const char *what, char path[4096])
 {

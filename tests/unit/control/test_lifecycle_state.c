@@ -132,20 +132,16 @@ static void test_a_404_between_failures_does_not_count_twice(void **state)
 	assert_int_equal(k.enforce, S(OPEN));
 }
 
-static void test_expiry_is_overdue_until_something_was_done(void **state)
+static void test_silence_after_the_expiry_closes(void **state)
 {
 	static const int silent[] = {0, 401, 500};
-	struct lifecycle_known k = {.enforce = S(OPEN)};
 
-	assert_false(lifecycle_state_overdue(&k, NOW));
 	for (size_t i = 0; i < ARRAY_LEN(silent); i++) {
-		k = (struct lifecycle_known){.enforce = S(OPEN), .expires_us = NOW, .found = true};
-		assert_false(lifecycle_state_overdue(&k, NOW - 1));
-		assert_true(lifecycle_state_overdue(&k, NOW));
+		struct lifecycle_known k = {.enforce = S(OPEN), .expires_us = NOW, .found = true};
+
 		(void)see(&k, &(struct answer){silent[i], 0, 0});
 		assert_int_equal(k.enforce, S(CLOSED));
 		assert_int_equal(k.cause, C(UNREACHABLE_EXPIRED));
-		assert_false(lifecycle_state_overdue(&k, NOW));
 	}
 }
 
@@ -176,7 +172,7 @@ int main(void)
 		cmocka_unit_test(test_only_three_states_open),
 		cmocka_unit_test(test_sequences),
 		cmocka_unit_test(test_a_404_between_failures_does_not_count_twice),
-		cmocka_unit_test(test_expiry_is_overdue_until_something_was_done),
+		cmocka_unit_test(test_silence_after_the_expiry_closes),
 		cmocka_unit_test(test_what_did_not_change_is_no_change),
 		cmocka_unit_test(test_each_has_a_text),
 	};
