@@ -254,13 +254,13 @@ static const struct {
 	struct sidecar_question q;
 	void (*answer)(struct box *b, const struct fetch_answer *a);
 } box_asks[] = {
-	[ASK_STATUS] = {{"GET", "/status"}, box_status},
-	[ASK_POLICY] = {{"GET", "/policy"}, box_policy},
-	[ASK_PUT_POLICY] = {{"PUT", "/policy"}, box_put},
-	[ASK_LOOK_VAULT] = {{"GET", "/credential-vault"}, box_vault},
-	[ASK_DROP_VAULT] = {{"DELETE", "/credential-vault"}, box_vault},
-	[ASK_VAULT] = {{"POST", "/credential-vault"}, box_vault},
-	[ASK_AUDIT] = {{"GET", NULL}, box_audit},
+	[ASK_STATUS] = {{.method = "GET", .path = "/status"}, box_status},
+	[ASK_POLICY] = {{.method = "GET", .path = "/policy"}, box_policy},
+	[ASK_PUT_POLICY] = {{.method = "PUT", .path = "/policy"}, box_put},
+	[ASK_LOOK_VAULT] = {{.method = "GET", .path = "/credential-vault"}, box_vault},
+	[ASK_DROP_VAULT] = {{.method = "DELETE", .path = "/credential-vault"}, box_vault},
+	[ASK_VAULT] = {{.method = "POST", .path = "/credential-vault"}, box_vault},
+	[ASK_AUDIT] = {{.method = "GET"}, box_audit},
 };
 
 void on_box_answer(const struct fetch_answer *a, void *arg)
