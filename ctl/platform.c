@@ -63,8 +63,9 @@ static const char *platform_setting(const char *option, const char *variable)
 	return text && text[0] ? text : NULL;
 }
 
-/* As one value of a query: everything but what never has a meaning there. */
-static void filter_encode(struct strbuf *out, struct slice s)
+/* As one value of a query: everything but what never has a meaning there. percent: `%` as it is
+ * written at this place. */
+static void filter_encode(struct strbuf *out, struct slice s, const char *percent)
 {
 	for (size_t i = 0; i < s.len; i++) {
 		char c = ascii_lower(s.p[i]);
@@ -72,20 +73,17 @@ static void filter_encode(struct strbuf *out, struct slice s)
 		if (ascii_digit(c) || (c >= 'a' && c <= 'z') || c == '-' || c == '.' || c == '_')
 			strbuf_char(out, s.p[i]);
 		else
-			strbuf_printf(out, "%%%02X", (unsigned char)s.p[i]);
+			strbuf_printf(out, "%s%02X", percent, (unsigned char)s.p[i]);
 	}
 }
 
-/* Metadata is one query string inside one parameter of the other. */
+/* Metadata is one query string, `NAME=VALUE&...`, inside one parameter of the other. */
 static int platform_filter(struct platform *a, struct errmsg *msg)
 {
-	struct strbuf inner;
-
 	strbuf_init(&a->filter, PLATFORM_URL_MAX);
-	strbuf_init(&inner, PLATFORM_URL_MAX);
 	for (size_t i = 0; a->o->states[i]; i++) {
 		strbuf_str(&a->filter, "&state=");
-		filter_encode(&a->filter, slice_str(a->o->states[i]));
+		filter_encode(&a->filter, slice_str(a->o->states[i]), "%");
 	}
 	for (size_t i = 0; a->o->metadata[i]; i++) {
 		struct slice value = slice_str(a->o->metadata[i]);
@@ -94,16 +92,11 @@ static int platform_filter(struct platform *a, struct errmsg *msg)
 		if (!value.p || name.len == 0)
 			return errmsg_set(msg, E_VALUE, "--metadata %.60s: expected NAME=VALUE",
 				a->o->metadata[i]);
-		strbuf_str(&inner, i ? "&" : "");
-		filter_encode(&inner, name);
-		strbuf_char(&inner, '=');
-		filter_encode(&inner, value);
+		strbuf_str(&a->filter, i ? "%26" : "&metadata=");
+		filter_encode(&a->filter, name, "%25");
+		strbuf_str(&a->filter, "%3D");
+		filter_encode(&a->filter, value, "%25");
 	}
-	if (inner.len > 0) {
-		strbuf_str(&a->filter, "&metadata=");
-		filter_encode(&a->filter, strbuf_slice(&inner));
-	}
-	strbuf_fini(&inner);
 	return a->filter.full ? errmsg_set(msg, E_LIMIT, "the filters are too long") : 0;
 }
 

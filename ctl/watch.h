@@ -60,6 +60,14 @@ enum box_ask {
 	ASK_AUDIT,
 };
 
+/* What is to be done about the wanted vault. */
+enum box_vault {
+	VAULT_LEFT, /* nothing, or none is wanted */
+	VAULT_LOOK, /* is it still the one that was sent? */
+	VAULT_DROP, /* what is there, and then */
+	VAULT_PUT,
+};
+
 /* Where the next page of a trail begins. */
 enum box_from { FROM_LAST, FROM_FIRST, FROM_OLDEST };
 
@@ -84,7 +92,8 @@ struct box {
 	bool ours;
 
 	const struct wanted *wanted;
-	bool put_policy, policy_known, look_vault, drop_vault, put_vault, no_vault;
+	bool put_policy, policy_known, no_vault;
+	enum box_vault vault;
 	char stamp[WANTED_STAMP_MAX]; /* of the vault that is being sent, or is in force */
 
 	struct audit_copy copy;
@@ -147,16 +156,18 @@ void box_step(struct box *b, uint64_t now_ms);
 /* It cannot be asked for a while; lost_place: nor where it was. */
 void box_failed(struct box *b, const char *why, bool lost_place);
 void on_box_answer(const struct fetch_answer *a, void *arg);
-/* What has to be known after a restart of ours: a text of a sandbox. */
-void box_state_path(const struct box *b, const char *what, char path[4096]);
+/* What has to be known after a restart of ours: a text of a sandbox; "": none was kept. */
+void box_state_read(const struct box *b, const char *what, char *text, size_t size);
 void box_state_keep(const struct box *b, const char *what, const char *text);
 
 /* --- watch_push.c --- */
 
-/* Answers to GET /policy, to PUT /policy, and about the vault. */
+/* Answers to GET and PUT of the policy, to GET, DELETE and POST of the vault. */
 void box_policy(struct box *b, const struct fetch_answer *a);
 void box_put(struct box *b, const struct fetch_answer *a);
-void box_vault(struct box *b, const struct fetch_answer *a);
+void box_vault_seen(struct box *b, const struct fetch_answer *a);
+void box_vault_dropped(struct box *b, const struct fetch_answer *a);
+void box_vault_sent(struct box *b, const struct fetch_answer *a);
 /* NULL: it is not to be sent (now). */
 struct fetch *box_send_vault(struct box *b);
 const char *box_why(const struct box *b, const struct fetch_answer *a, struct errmsg *msg);

@@ -18,10 +18,21 @@
 #define BOX_MISSED 2         /* lists without it: it has ended */
 #define BOX_VERSION 0, 1, 0  /* the oldest that has all that is asked here */
 
-/* What has to be known after a restart of ours: a text of a sandbox. */
-void box_state_path(const struct box *b, const char *what, char path[4096])
+static void box_state_path(const struct box *b, const char *what, char path[4096])
 {
 	(void)snprintf(path, 4096, "%s/state/%s%s", b->w->o->dir, b->id, what);
+}
+
+void box_state_read(const struct box *b, const char *what, char *text, size_t size)
+{
+	struct strbuf was;
+	char path[4096];
+
+	box_state_path(b, what, path);
+	strbuf_init_fixed(&was, text, size);
+	if (strbuf_read_file(&was, path) < 0)
+		strbuf_clear(&was);
+	(void)strbuf_cstr(&was);
 }
 
 void box_state_keep(const struct box *b, const char *what, const char *text)
@@ -39,8 +50,7 @@ struct box *box_new(struct watch *w, const struct lifecycle_sandbox *s)
 {
 	struct box *b = xcalloc(1, sizeof(*b));
 	struct errmsg msg = {""};
-	char *base = NULL, path[4096];
-	struct strbuf was;
+	char *base = NULL;
 
 	b->w = w;
 	REQUIRE(slice_to_cstr(s->id, b->id, sizeof(b->id)));
@@ -50,10 +60,7 @@ struct box *box_new(struct watch *w, const struct lifecycle_sandbox *s)
 		box_alarm(b, WATCH_ALARM_LOST, msg.text);
 	}
 	free(base);
-	box_state_path(b, BOX_TRAIL, path);
-	strbuf_init_fixed(&was, b->trail_instance, sizeof(b->trail_instance));
-	if (strbuf_read_file(&was, path) < 0)
-		b->trail_instance[0] = '\0';
+	box_state_read(b, BOX_TRAIL, b->trail_instance, sizeof(b->trail_instance));
 	TAILQ_INSERT_TAIL(&w->boxes, b, link);
 	map_put(w->names, s->id, b);
 	w->n_boxes++;
@@ -85,14 +92,21 @@ void box_free(struct box *b)
 	free(b);
 }
 
+/* Nothing of what we told a sidecar counts. */
+static void box_push_anew(struct box *b)
+{
+	b->policy_known = false;
+	b->check_due_ms = 0;
+	b->vault = b->wanted && b->wanted->vault ? VAULT_PUT : VAULT_LEFT;
+}
+
 static void box_want(struct box *b, const struct wanted *wanted)
 {
 	if (b->wanted == wanted)
 		return;
 	b->wanted = wanted;
-	b->policy_known = false;
-	b->check_due_ms = 0;
-	b->put_vault = wanted && wanted->vault;
+	box_cancel(b); /* its answer would be taken for one about what is wanted now */
+	box_push_anew(b);
 }
 
 void box_see(struct box *b, const struct lifecycle_sandbox *s)
@@ -172,7 +186,7 @@ void box_failed(struct box *b, const char *why, bool lost_place)
 		b->done = true;
 }
 
-/* Another one answers: nothing of what we told the last one counts. */
+/* Does another one answer? */
 static void box_instance(struct box *b, const struct fetch_answer *a)
 {
 	struct slice now = fetch_field(a, SLICE("X-Egress-Instance"));
@@ -181,9 +195,8 @@ static void box_instance(struct box *b, const struct fetch_answer *a)
 		return;
 	if (!slice_to_cstr(now, b->instance, sizeof(b->instance)))
 		b->instance[0] = '\0';
-	b->ours = b->policy_known = b->look_vault = false;
-	b->put_vault = b->wanted && b->wanted->vault;
-	b->check_due_ms = 0;
+	b->ours = false;
+	box_push_anew(b);
 }
 
 static void box_endpoint(struct box *b, const struct fetch_answer *a)
@@ -257,9 +270,9 @@ static const struct {
 	[ASK_STATUS] = {{.method = "GET", .path = "/status"}, box_status},
 	[ASK_POLICY] = {{.method = "GET", .path = "/policy"}, box_policy},
 	[ASK_PUT_POLICY] = {{.method = "PUT", .path = "/policy"}, box_put},
-	[ASK_LOOK_VAULT] = {{.method = "GET", .path = "/credential-vault"}, box_vault},
-	[ASK_DROP_VAULT] = {{.method = "DELETE", .path = "/credential-vault"}, box_vault},
-	[ASK_VAULT] = {{.method = "POST", .path = "/credential-vault"}, box_vault},
+	[ASK_LOOK_VAULT] = {{.method = "GET", .path = "/credential-vault"}, box_vault_seen},
+	[ASK_DROP_VAULT] = {{.method = "DELETE", .path = "/credential-vault"}, box_vault_dropped},
+	[ASK_VAULT] = {{.method = "POST", .path = "/credential-vault"}, box_vault_sent},
 	[ASK_AUDIT] = {{.method = "GET"}, box_audit},
 };
 
@@ -304,19 +317,18 @@ static enum box_ask box_choose(const struct box *b, uint64_t now)
 	if (!b->ours)
 		return ASK_STATUS;
 	/* First: what it lets through meanwhile may be too much. */
-	if (b->put_policy && b->wanted && !b->drop_vault)
+	if (b->put_policy && b->wanted && b->vault != VAULT_DROP)
 		return ASK_PUT_POLICY;
 	if (audit && (box_end_is_near(b) || b->missed))
 		return ASK_AUDIT;
-	if (b->wanted && b->drop_vault && b->vault_due_ms <= now)
+	if (b->wanted && b->vault == VAULT_DROP && b->vault_due_ms <= now)
 		return ASK_DROP_VAULT;
-	if (b->wanted && b->wanted->vault && b->put_vault && b->policy_known &&
-		b->vault_due_ms <= now)
+	if (b->wanted && b->vault == VAULT_PUT && b->policy_known && b->vault_due_ms <= now)
 		return ASK_VAULT;
 	/* In turn with the trail, which a short interval would push aside. */
 	if (audit && (b->ask == ASK_POLICY || b->ask == ASK_LOOK_VAULT))
 		return ASK_AUDIT;
-	if (b->wanted && b->look_vault)
+	if (b->wanted && b->vault == VAULT_LOOK)
 		return ASK_LOOK_VAULT;
 	if (b->wanted && b->check_due_ms <= now)
 		return ASK_POLICY;

@@ -17,8 +17,9 @@ void box_policy(struct box *b, const struct fetch_answer *a)
 	b->check_due_ms = clock_mono_ms() + 2 * b->w->o->interval_ms;
 	if (a->status == 200 && wanted_is_policy(b->wanted, a->content)) {
 		b->policy_known = true;
-		b->look_vault = b->wanted->vault && !b->put_vault;
-		if (!b->put_vault && !b->look_vault)
+		if (b->vault == VAULT_LEFT && b->wanted->vault)
+			b->vault = VAULT_LOOK;
+		if (b->vault == VAULT_LEFT)
 			box_calm(b, WATCH_ALARM_POLICY);
 		return;
 	}
@@ -68,7 +69,8 @@ void box_put(struct box *b, const struct fetch_answer *a)
 		log_info("watch", "%s: policy sent", b->id);
 	} else if (b->wanted && b->wanted->vault &&
 		slice_find(a->content, SLICE("\"vault_conflict\"")) < a->content.len) {
-		b->drop_vault = b->put_policy = b->put_vault = true;
+		b->vault = VAULT_DROP; /* and the policy after it */
+		b->put_policy = true;
 	} else {
 		box_refused(b, a, "the policy");
 	}
@@ -79,59 +81,62 @@ void box_put(struct box *b, const struct fetch_answer *a)
  * wrote none does not count: somebody may have changed that vault, so it is sent anew. */
 static bool box_has_vault(struct box *b)
 {
-	char path[4096], text[WANTED_STAMP_MAX];
-	struct strbuf was;
-	bool same;
+	char text[WANTED_STAMP_MAX];
+	size_t len = strlen(b->stamp);
 
-	box_state_path(b, "", path);
-	strbuf_init_fixed(&was, text, sizeof(text));
-	same = strbuf_read_file(&was, path) == 0 &&
-		slice_starts(strbuf_slice(&was), slice_str(b->stamp)) &&
-		was.len == strlen(b->stamp) + 1 + RING_HEX_LEN;
-	if (same)
-		memcpy(b->stamp, strbuf_cstr(&was), was.len + 1);
-	strbuf_fini(&was);
-	return same;
+	box_state_read(b, "", text, sizeof(text));
+	if (!slice_starts(slice_str(text), slice_str(b->stamp)) ||
+		strlen(text) != len + 1 + RING_HEX_LEN)
+		return false;
+	memcpy(b->stamp, text, sizeof(text));
+	return true;
 }
 
 /* Is it there, and as our POST left it? */
-static void box_look_vault(struct box *b, const struct fetch_answer *a, struct slice hash)
-{
-	b->look_vault = false;
-	/* One that has just begun anew has none. */
-	if (b->put_vault)
-		return;
-	b->no_vault = a->status == 404;
-	b->drop_vault = !b->no_vault && !slice_ends(slice_str(b->stamp), hash);
-	b->put_vault = b->no_vault || b->drop_vault;
-	if (b->no_vault)
-		box_alarm(b, WATCH_ALARM_POLICY, "somebody dropped the vault: sent again");
-	else if (b->drop_vault)
-		box_alarm(b, WATCH_ALARM_POLICY, "somebody else changed the vault: sent again");
-	else
-		box_calm(b, WATCH_ALARM_POLICY);
-}
-
-void box_vault(struct box *b, const struct fetch_answer *a)
+void box_vault_seen(struct box *b, const struct fetch_answer *a)
 {
 	char hash[RING_HEX_LEN];
-	size_t len = strlen(b->stamp);
 
+	/* One that has just begun anew has none. */
+	if (b->vault != VAULT_LOOK)
+		return;
 	ring_sha_hex(a->content, hash);
-	if (b->ask == ASK_LOOK_VAULT) {
-		box_look_vault(b, a, slice_make(hash, sizeof(hash)));
-	} else if (b->ask == ASK_DROP_VAULT) {
-		b->no_vault = a->status == 204 || a->status == 200 || a->status == 404;
-		b->drop_vault = !b->no_vault;
-		if (b->drop_vault)
-			box_refused(b, a, "to drop the vault");
-	} else if (a->status == 201 || a->status == 200) {
-		b->put_vault = b->no_vault = false;
+	b->no_vault = a->status == 404;
+	if (b->no_vault) {
+		b->vault = VAULT_PUT;
+		box_alarm(b, WATCH_ALARM_POLICY, "somebody dropped the vault: sent again");
+	} else if (!slice_ends(slice_str(b->stamp), slice_make(hash, sizeof(hash)))) {
+		b->vault = VAULT_DROP;
+		box_alarm(b, WATCH_ALARM_POLICY, "somebody else changed the vault: sent again");
+	} else {
+		b->vault = VAULT_LEFT;
+		box_calm(b, WATCH_ALARM_POLICY);
+	}
+}
+
+void box_vault_dropped(struct box *b, const struct fetch_answer *a)
+{
+	b->no_vault = a->status == 204 || a->status == 200 || a->status == 404;
+	if (!b->no_vault)
+		box_refused(b, a, "to drop the vault");
+	else if (b->vault == VAULT_DROP)
+		b->vault = VAULT_PUT;
+}
+
+void box_vault_sent(struct box *b, const struct fetch_answer *a)
+{
+	size_t len = strlen(b->stamp);
+	char hash[RING_HEX_LEN];
+
+	if (a->status == 201 || a->status == 200) {
+		ring_sha_hex(a->content, hash);
 		(void)snprintf(b->stamp + len, sizeof(b->stamp) - len, " %.64s", hash);
+		b->vault = VAULT_LEFT;
+		b->no_vault = false;
 		box_state_keep(b, "", b->stamp);
 		log_info("watch", "%s: vault sent", b->id);
 	} else if (a->status == 409) {
-		b->drop_vault = true;
+		b->vault = VAULT_DROP;
 	} else {
 		box_refused(b, a, "the vault");
 	}
@@ -151,8 +156,7 @@ struct fetch *box_send_vault(struct box *b)
 		b->vault_due_ms = clock_mono_ms() + BOX_REFUSED_MS;
 		b->done = b->done || b->w->o->once;
 	} else if (!b->no_vault && box_has_vault(b)) {
-		b->put_vault = false;
-		b->look_vault = true;
+		b->vault = VAULT_LOOK; /* whatever happened meanwhile */
 	} else {
 		q.content = strbuf_slice(&text);
 		f = sidecar_ask(&b->w->platform, b->sidecar, &q, on_box_answer, b);

@@ -212,6 +212,23 @@ def case_wanted_is_read_again():
         watch.once(2)
 
 
+def case_another_vault_does_not_wait_for_the_answer_about_the_one_before():
+    with platform() as (world, watch):
+        box = world.create("sbx-1", REVIEWER["metadata"]).sidecar
+        path = "/sbx-1/proxy/18080/credential-vault"
+        world.http.lie("POST", path, Lie(silent=True), times=1)
+        watch.wanted("reviewer", select=REVIEWER, policy=POLICY, vault=vault(watch))
+        watch.run()
+        until(lambda: world.http.seen("POST", path), "the first vault")
+        doc = json.loads(json.dumps(VAULT))
+        doc["credentials"][0]["source"]["value"] = KEY[::-1]
+        vault(watch, doc)
+        watch.p.send_signal(1)
+        until(lambda: box.vault and box.vault["credentials"] == doc["credentials"], "the second")
+        watch.stop()
+        want(alarms(watch.text()), [], "alarms")
+
+
 def case_the_examples_are_good():
     """docs/examples: the wanted policy is put in force, and systemd has nothing to say."""
     docs = os.path.join(apibed.SRC, "docs", "examples")
