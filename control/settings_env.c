@@ -78,7 +78,8 @@ static int settings_env_unknown(struct settings_run *run, struct slice name)
 	struct slice shown = slice_first(name, 100);
 	const char *nearest = setting_nearest_env(name);
 
-	if (slice_starts(name, SLICE("OPENSANDBOX_EGRESS_"))) {
+	/* OPENSANDBOX_EGRESS_READ_ONLY=true asks for the rule as clearly as its own name does. */
+	if (slice_starts(name, SLICE("OPENSANDBOX_EGRESS_")) && !setting_has_other_owner(name)) {
 		settings_warn(run,
 			"%.*s: unknown variable, no effect: expected a known one like %s",
 			SLICE_FMT(shown), nearest);

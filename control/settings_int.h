@@ -236,7 +236,10 @@ const struct setting_other_row *setting_other_row(size_t i);
 int setting_find_env(struct slice name);
 int setting_find_key(const char *key);
 const struct setting_other_row *setting_find_other_env(struct slice name);
-/* The known name nearest to this one by edit distance. Never NULL. */
+/* It is a variable of ours but for what it begins with: OPENSANDBOX_EGRESS_, EGRESS_, AGENTIC_. */
+bool setting_has_other_owner(struct slice name);
+/* The known name nearest to this one by edit distance, without regard to what it begins with; by
+ * key, too. Never NULL. */
 const char *setting_nearest_env(struct slice name);
 const char *setting_nearest_key(const char *key);
 

@@ -121,30 +121,63 @@ static unsigned setting_distance(struct slice a, struct slice b)
 	return row[b.len];
 }
 
-static void setting_nearer(
-	struct slice name, const char *candidate, unsigned *least, const char **nearest)
+/* Without the part that says whose it is, which people mix up. */
+static struct slice setting_bare(struct slice name)
 {
-	unsigned d;
+	static const char *const owners[] = {UP, "EGRESS_", "AGENTIC_"};
+	size_t i;
 
-	if (!candidate)
-		return;
-	d = setting_distance(name, slice_str(candidate));
-	if (d < *least) {
-		*least = d;
-		*nearest = candidate;
+	for (i = 0; i < ARRAY_LEN(owners); i++) {
+		if (slice_starts(name, slice_str(owners[i])))
+			return slice_from(name, strlen(owners[i]));
 	}
+	return name;
+}
+
+bool setting_has_other_owner(struct slice name)
+{
+	struct slice bare = setting_bare(name);
+	int id;
+
+	for (id = 0; id < SETTING_MAX; id++) {
+		if (slice_eq(bare, setting_bare(slice_str(setting_rows[id].env))))
+			return true;
+	}
+	return false;
+}
+
+static void setting_nearer(unsigned d, const char *candidate, unsigned *least, const char **nearest)
+{
+	if (d >= *least)
+		return;
+	*least = d;
+	*nearest = candidate;
 }
 
 const char *setting_nearest_env(struct slice name)
 {
+	struct slice bare = setting_bare(name);
 	const char *nearest = setting_rows[0].env;
 	unsigned least = UINT32_MAX;
+	const char *env;
 	size_t i;
 
-	for (i = 0; i < SETTING_MAX; i++)
-		setting_nearer(name, setting_rows[i].env, &least, &nearest);
-	for (i = 0; i < ARRAY_LEN(setting_others); i++)
-		setting_nearer(name, setting_others[i].env, &least, &nearest);
+	for (i = 0; i < SETTING_MAX; i++) {
+		env = setting_rows[i].env;
+		setting_nearer(setting_distance(bare, setting_bare(slice_str(env))), env, &least,
+			&nearest);
+		if (setting_rows[i].key)
+			setting_nearer(setting_distance(bare, slice_str(setting_rows[i].key)), env,
+				&least, &nearest);
+		/* A word of it, which is enough to know what was meant. */
+		if (bare.len >= 4 && slice_find(slice_str(env), bare) < strlen(env))
+			setting_nearer(1, env, &least, &nearest);
+	}
+	for (i = 0; i < ARRAY_LEN(setting_others); i++) {
+		env = setting_others[i].env;
+		setting_nearer(setting_distance(bare, setting_bare(slice_str(env))), env, &least,
+			&nearest);
+	}
 	return nearest;
 }
 
@@ -154,8 +187,12 @@ const char *setting_nearest_key(const char *key)
 	unsigned least = UINT32_MAX;
 	size_t i;
 
-	for (i = 0; i < SETTING_MAX; i++)
-		setting_nearer(slice_str(key), setting_rows[i].key, &least, &nearest);
+	for (i = 0; i < SETTING_MAX; i++) {
+		if (setting_rows[i].key)
+			setting_nearer(
+				setting_distance(slice_str(key), slice_str(setting_rows[i].key)),
+				setting_rows[i].key, &least, &nearest);
+	}
 	return nearest;
 }
 
