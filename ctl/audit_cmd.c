@@ -183,7 +183,6 @@ static const struct option query_longs[] = {
 static int audit_query_option(struct audit_query *q, int c, const char *text, struct errmsg *msg)
 {
 	struct audit_filter *f = &q->filter;
-	bool good = true;
 
 	switch (c) {
 	case QUERY_SINCE:
@@ -203,19 +202,21 @@ static int audit_query_option(struct audit_query *q, int c, const char *text, st
 		return 0;
 	case QUERY_UID:
 		f->has_uid = true;
-		good = slice_to_u64(slice_str(text), &f->uid) && f->uid < AUDIT_UID_NONE;
-		break;
+		if (slice_to_u64(slice_str(text), &f->uid) && f->uid < AUDIT_UID_NONE)
+			return 0;
+		return errmsg_set(msg, E_VALUE, "\"%.60s\": expected the number of a user", text);
 	case QUERY_CONTEXT:
 		return audit_filter_context(text, f, msg);
 	case QUERY_LIMIT:
-		good = slice_to_u64(slice_str(text), &q->limit) && q->limit > 0;
-		break;
+		if (slice_to_u64(slice_str(text), &q->limit) && q->limit > 0)
+			return 0;
+		return errmsg_set(
+			msg, E_VALUE, "\"%.60s\": expected a number of lines, from 1", text);
 	case QUERY_FORMAT:
 		return audit_query_format(text, q, msg);
 	default:
-		break;
+		return 0;
 	}
-	return good ? 0 : errmsg_set(msg, E_VALUE, "\"%.60s\": expected a number", text);
 }
 
 static const char *audit_query_option_name(int c)

@@ -91,8 +91,9 @@ static int filter_word(
 		}
 	}
 	nearest = command_nearest(text, words);
-	return errmsg_set(msg, E_UNKNOWN, "\"%.60s\": expected a known word like %s", text,
-		nearest ? nearest : words[0]);
+	return errmsg_set(msg, E_UNKNOWN,
+		"\"%.60s\": expected a known word like %s: see `egressctl audit query --help`",
+		text, nearest ? nearest : words[0]);
 }
 
 int audit_filter_verdict(const char *text, struct audit_filter *f, struct errmsg *msg)

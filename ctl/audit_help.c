@@ -23,6 +23,13 @@
 	"      address of the latter, else 127.0.0.1:18080.\n"                                 \
 	"\n"
 
+#define HELP_COLOR                                                                           \
+	"ENVIRONMENT\n"                                                                      \
+	"      NO_COLOR             if set and not empty: no colours. Without a terminal,\n" \
+	"                           or where TERM is not set or `dumb`, there are none\n"    \
+	"                           either\n"                                                \
+	"\n"
+
 const char audit_help[] =
 	"NAME\n"
 	"      egressctl audit - read the audit trail of egress\n"
@@ -59,11 +66,7 @@ const char audit_help_tail[] =
 	"      -f, --follow         go on with each new line, also after the file was\n"
 	"                           rotated\n"
 	"          --json           the lines as they stand in the file\n" HELP_API HELP_FILE
-		HELP_ASK "ENVIRONMENT\n"
-	"      NO_COLOR             if set and not empty: no colours. Without a terminal\n"
-	"                           there are none either\n"
-	"\n"
-	"EXIT CODES\n"
+		HELP_ASK HELP_COLOR "EXIT CODES\n"
 	"      0   all lines were read\n"
 	"      1   a line cannot be read; stderr says why\n"
 	"      2   wrong usage, or the file cannot be read\n"
@@ -94,7 +97,8 @@ const char audit_help_query[] =
 	"                           90s, 10m, 2h, 1d\n"
 	"          --host H         this host; *.example.com: every host below it\n"
 	"          --verdict V      allowed, blocked, failed, open\n"
-	"          --kind K         read, write, tunnel, policy, start, stop, ...\n"
+	"          --kind K         read, write, tunnel, flow, dns, policy, vault, context,\n"
+	"                           lifecycle, guard, start, stop, gap\n"
 	"          --reason R       as docs/audit-log.md lists them\n"
 	"          --method M       GET, POST, ...\n"
 	"          --uid N          Linux user of the client\n"
@@ -105,7 +109,7 @@ const char audit_help_query[] =
 	"          --format F       table; csv (RFC 4180, a header row; a cell that a\n"
 	"                           spreadsheet would take for a formula gets an apostrophe\n"
 	"                           in front); json (the lines as they stand in the "
-	"file)\n" HELP_API HELP_FILE HELP_ASK "EXIT CODES\n"
+	"file)\n" HELP_API HELP_FILE HELP_ASK HELP_COLOR "EXIT CODES\n"
 	"      0   all lines were read\n"
 	"      1   a line cannot be parsed; stderr names file and line, the others are\n"
 	"          printed\n"
@@ -121,7 +125,7 @@ const char audit_help_verify[] =
 	"      egressctl audit verify - check number and chain of each line\n"
 	"\n"
 	"USAGE\n"
-	"      egressctl audit verify [--json] [--config FILE] [FILE]...\n"
+	"      egressctl audit verify [--json] [--file FILE | --config FILE] [FILE]...\n"
 	"\n"
 	"DESCRIPTION\n"
 	"      Every line has a number without holes and the SHA-256 of the line before it.\n"

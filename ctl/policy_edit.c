@@ -20,15 +20,16 @@
 	"OPTIONS\n"                                                                        \
 	"          --api HOST:PORT   where egress listens; default: the variable\n"        \
 	"                            OPENSANDBOX_EGRESS_HTTP_ADDR, else 127.0.0.1:18080\n" \
-	"          --json            the answer as it came\n"                              \
-	"      -h, --help            print this text\n"                                    \
-	"\n"                                                                               \
-	"ENVIRONMENT\n"                                                                    \
-	"      OPENSANDBOX_EGRESS_TOKEN   the token of the API\n"                          \
-	"\n"                                                                               \
-	"EXIT CODES\n"                                                                     \
-	"      0   done\n"                                                                 \
-	"      1   egress refused it; stderr says why\n"                                   \
+	"          --json            the answer as it came\n"
+#define EDIT_END                                                  \
+	"      -h, --help            print this text\n"           \
+	"\n"                                                      \
+	"ENVIRONMENT\n"                                           \
+	"      OPENSANDBOX_EGRESS_TOKEN   the token of the API\n" \
+	"\n"                                                      \
+	"EXIT CODES\n"                                            \
+	"      0   done\n"                                        \
+	"      1   egress refused it; stderr says why\n"          \
 	"      2   wrong usage, or egress cannot be reached\n"
 
 static const char edit_help_get[] =
@@ -41,7 +42,7 @@ static const char edit_help_get[] =
 	"DESCRIPTION\n"
 	"      Prints the rules as they were given, in their order. The operator's rule\n"
 	"      files are not among them; `egressctl status` counts those.\n"
-	"\n" EDIT_OPTIONS;
+	"\n" EDIT_OPTIONS EDIT_END;
 
 static const char edit_help_set[] =
 	"NAME\n"
@@ -53,7 +54,7 @@ static const char edit_help_set[] =
 	"DESCRIPTION\n"
 	"      FILE holds an OpenSandbox policy document in JSON; - is the standard input.\n"
 	"      An empty one denies everything.\n"
-	"\n" EDIT_OPTIONS "\n"
+	"\n" EDIT_OPTIONS EDIT_END "\n"
 	"EXAMPLE\n"
 	"      egressctl policy get --json | jq .policy >policy.json\n"
 	"      egressctl policy set policy.json\n";
@@ -68,7 +69,7 @@ static const char edit_help_allow[] =
 	"DESCRIPTION\n"
 	"      TARGET is a host name, *.NAME for all names below one, an address or an\n"
 	"      address block. A rule for the same target that is there is replaced.\n"
-	"\n" EDIT_OPTIONS "          --ports LIST      for these ports only, with commas\n"
+	"\n" EDIT_OPTIONS "          --ports LIST      for these ports only, with commas\n" EDIT_END
 	"\n"
 	"EXAMPLE\n"
 	"      egressctl policy allow pypi.org '*.pypi.org'\n"
@@ -84,7 +85,7 @@ static const char edit_help_rm[] =
 	"DESCRIPTION\n"
 	"      Removes every rule for one of the targets, in whatever spelling. A target\n"
 	"      without a rule is no error.\n"
-	"\n" EDIT_OPTIONS;
+	"\n" EDIT_OPTIONS EDIT_END;
 
 struct edit {
 	const char *help;

@@ -508,9 +508,10 @@ def case_wrong_usage_is_2_and_says_the_nearest():
             (["audit", "query", "--format", "xml"], "csv"),
             (["audit", "query", "--since", "soon"], "10m"),
             (["audit", "query", "--kind", "raed"], "read"),
+            (["audit", "query", "--kind", "x"], "query --help"),
             (["audit", "query", "--uid", "root"], "number"),
             (["audit", "query", "--uid", "4294967295"], "number"),
-            (["audit", "query", "--limit", "0"], "number"),
+            (["audit", "query", "--limit", "0"], "from 1"),
             (["audit", "query", "extra"], "extra"), (["audit", "tail", "-n", "x"], "number"),
             (["audit", "tail", "-n", "1000001"], "1000000"), (["audit", "tail", "-n"], "value"),
             (["policy", "check", "GET"], "METHOD and URL"),
@@ -523,13 +524,21 @@ def case_wrong_usage_is_2_and_says_the_nearest():
 def case_help_and_version():
     want_in("egressctl 0", ctl("--version")[0], "version")
     for args in ([], ["audit"], ["audit", "tail"], ["audit", "query"], ["audit", "verify"],
-                 ["policy"], ["policy", "check"]):
+                 ["audit", "context"], ["policy"], ["policy", "check"], ["policy", "get"],
+                 ["policy", "set"], ["policy", "allow"], ["policy", "deny"], ["policy", "rm"],
+                 ["vault", "list"], ["status"], ["sandbox"], ["sandboxes"], ["watch"]):
         out, err = ctl(*args, "--help")
         want_in("USAGE", out, f"{args}")
         want(err, "", "stderr")
         want(max(len(x) for x in out.splitlines()) <= 90, True, f"{args}: width")
-        if len(args) != 1:
+        if args not in (["audit"], ["policy"]):
             want_in("EXIT CODES", out, f"{args}")
+            behind = out.partition("EXIT CODES")[2].partition("EXAMPLE")[0]
+            want(re.findall(r"^ +--.*", behind, re.M), [], f"{args}: options among exit codes")
+    with open(os.path.join(os.environ["EGRESS_SRC"], "audit/event.h"), encoding="utf-8") as f:
+        kinds = re.findall(r'^\tX\([A-Z]+, "(\w+)"\)', f.read().partition("enum audit_kind")[0], re.M)
+    told = re.search(r"--kind K +((?:[\w,]+\s+)+?)--", ctl("audit", "query", "--help")[0])[1]
+    want(re.split(r",\s+", told.strip()), kinds, "kinds")
 
 
 # --- policy check ---
