@@ -38,9 +38,9 @@ def head_has(path, word):
 
 def case_names(path, env):
     """Names that the script's --list prints, or None when it has no list. Its library, a file
-    beside it that it names, may be what answers --list."""
+    beside it or in tests/e2e that it names, may be what answers --list."""
     text = path.read_text(errors="replace")
-    libraries = [f for f in path.parent.iterdir()
+    libraries = [f for folder in {path.parent, ROOT / "tests/e2e"} for f in folder.iterdir()
                  if f.is_file() and f.suffix == path.suffix and f != path and f.stem in text]
     if not any("--list" in t for t in [text] + [f.read_text(errors="replace") for f in libraries]):
         return None

@@ -55,6 +55,11 @@ class ScriptProtocol(unittest.TestCase):
         text = 'case "${1-}" in --list) echo a b; exit 0;; esac; echo ok a'
         self.assertEqual(self.run_text(text)[0], [("ok", "a"), ("not ok", "b")])
 
+    def test_library_that_lists_may_be_in_another_folder(self):
+        text = 'case "${1-}" in -?list) echo a b; exit 0;; esac; echo ok a'
+        self.assertEqual(self.run_text(text)[0], [("ok", "a")])
+        self.assertEqual(self.run_text(text + " # bed.sh")[0], [("ok", "a"), ("not ok", "b")])
+
     def test_asked_case_that_is_not_reported_fails(self):
         self.assertIn(("not ok", "c"), self.run_text("echo ok a", cases=["c"])[0])
 
