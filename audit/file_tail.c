@@ -41,13 +41,18 @@ static bool file_tail_torn(struct slice s)
 	return slice_starts(s, slice_first(start, s.len));
 }
 
+static int file_tail_foreign(struct errmsg *msg)
+{
+	return errmsg_set(msg, E_SYNTAX,
+		"the audit file does not end like an audit trail: move it away, or name another");
+}
+
 static int file_tail_parse(struct slice line, struct file_tail *t, struct errmsg *msg)
 {
 	struct slice prev;
 
 	if (!ring_line_parse(line, &t->seq, &prev))
-		return errmsg_set(msg, E_SYNTAX,
-			"the last line of the audit file is not one of an audit trail");
+		return file_tail_foreign(msg);
 	ring_sha_hex(line, t->hash);
 	t->stopped = slice_find(line, SLICE(",\"kind\":\"stop\",")) < line.len;
 	return 0;
@@ -63,7 +68,7 @@ static int file_tail_find(
 
 	/* A line that does not even start in what was read is longer than any of ours. */
 	if (!file_tail_torn(torn) || (end == s.len && size > s.len))
-		return errmsg_set(msg, E_SYNTAX, "the audit file does not end like an audit trail");
+		return file_tail_foreign(msg);
 	if (end < s.len) {
 		line = slice_first(s, end);
 		start = slice_rfind_char(line, '\n');

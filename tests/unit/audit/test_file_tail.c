@@ -19,6 +19,7 @@ static int tail_of(const char *text, size_t len, struct file_tail *t, size_t *le
 	ret = file_tail_read(fd, t, &msg);
 	close(fd);
 	free(trail_read(f.path, left));
+	assert_true(ret == 0 || strstr(msg.text, "move it away"));
 	trail_file_fini(&f);
 	return ret;
 }
