@@ -115,7 +115,8 @@ int files_open_audit(const char *path, int *fd, struct errmsg *msg)
 	*fd = open(path,
 		O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600);
 	if (*fd < 0)
-		return files_fail(msg, path, errno, "a file that can be appended to, no link");
+		return files_fail(msg, path, errno,
+			"a file that can be appended to, no link, in a directory that is there");
 	if (!files_is_regular(*fd)) {
 		ret = errmsg_set(msg, -EINVAL, "%s: expected a regular file", path);
 		goto fail;

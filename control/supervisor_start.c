@@ -315,7 +315,7 @@ static int supervisor_open_files(struct supervisor *s, struct errmsg *msg)
 	if (ret == 0 && set->audit_file) {
 		ret = files_open_audit(set->audit_file, &s->roles.fd[ROLE_AUDIT], msg);
 		if (ret < 0)
-			ret = errmsg_prefix(msg, ret, "EGRESS_AUDIT");
+			ret = errmsg_prefix(msg, ret, "EGRESS_AUDIT, or `audit` in the file");
 	}
 	return ret;
 }
