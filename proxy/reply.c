@@ -10,6 +10,8 @@
 #define REPLY_TEXT_MAX 1024
 
 #define BY_RULE "an allow rule for this host in the policy would allow it"
+/* Of addresses no rule before it helps, and of the operator's none at all. */
+#define BY_NO_DENIAL "without this rule, and with one that allows it, it would pass"
 #define BY_ADDRESS "an IP or CIDR rule for the address in the policy would allow it"
 #define BY_EXACT_HOST                                                           \
 	("an exact entry in AGENTIC_WRITE_HOSTS, or EGRESS_PRIVATE_NAMES with " \
@@ -20,7 +22,7 @@
 
 static const char *const reply_remedies[REASON_MAX] = {
 	[REASON_HOST_NOT_LISTED] = BY_RULE,
-	[REASON_DENIED] = BY_RULE,
+	[REASON_DENIED] = BY_NO_DENIAL,
 	[REASON_ADDRESS_NOT_LISTED] = BY_ADDRESS,
 	[REASON_ADDRESS_REFUSED] = BY_ADDRESS,
 	[REASON_PORT_NOT_ALLOWED] = "a rule that lists this port would allow it",
