@@ -49,14 +49,13 @@ struct row {
 	struct lifecycle_sandbox s; /* in doc */
 	json_t *doc, *status;
 	struct sidecar *sidecar;
-	struct fetch *fetch;
 	char why[160];
 };
 
+/* The loop ends when nothing is under way any more, so nobody keeps a handle of it. */
 struct rows {
 	struct platform platform;
-	struct fetch *fetch; /* of the list, or of the one sandbox */
-	const char *id;      /* that was asked for; NULL: all */
+	const char *id; /* that was asked for; NULL: all */
 	unsigned page;
 	struct row *v[ROWS_MAX];
 	size_t n, next, running;
@@ -79,7 +78,6 @@ static void on_row_status(const struct fetch_answer *a, void *arg)
 	struct row *r = arg;
 	struct errmsg msg = {""};
 
-	r->fetch = NULL;
 	if (a->err == 0 && a->status == 200)
 		r->status = json_loadb(a->content.p, a->content.len, JSON_REJECT_DUPLICATES, NULL);
 	row_end(r, r->status ? "" : lifecycle_why(a, &msg));
@@ -91,12 +89,11 @@ static void on_row_endpoint(const struct fetch_answer *a, void *arg)
 	struct row *r = arg;
 	struct errmsg msg = {""};
 
-	r->fetch = NULL;
 	if (lifecycle_api_check(a, &msg) < 0 ||
 		sidecar_new(&r->all->platform, a->content, &r->sidecar, &msg) < 0)
 		row_end(r, msg.text);
 	else
-		r->fetch = sidecar_ask(&r->all->platform, r->sidecar, &q, on_row_status, r);
+		(void)sidecar_ask(&r->all->platform, r->sidecar, &q, on_row_status, r);
 }
 
 /* One that stands still, or is none yet or any more, has no sidecar that answers. */
@@ -113,7 +110,7 @@ static void rows_step(struct rows *all)
 
 		if (!row_answers(r))
 			continue;
-		r->fetch = lifecycle_api_get(
+		(void)lifecycle_api_get(
 			&all->platform.api, r->s.id, LIFECYCLE_SIDECAR, on_row_endpoint, r);
 		all->running++;
 	}
@@ -146,19 +143,16 @@ static void on_rows(const struct fetch_answer *a, void *arg)
 	struct lifecycle_list l;
 	struct rows *all = arg;
 	struct errmsg msg = {""};
-	int ret = lifecycle_api_check(a, &msg);
 
-	all->fetch = NULL;
-	if (ret == 0)
-		ret = all->id ? lifecycle_sandbox_decode(a->content, slice_str(all->id), &l, &msg)
-			      : lifecycle_page_decode(a->content, &l, &msg);
-	if (ret < 0) {
+	if (lifecycle_api_check(a, &msg) < 0 ||
+		(all->id ? lifecycle_sandbox_decode(a->content, slice_str(all->id), &l, &msg)
+			 : lifecycle_page_decode(a->content, &l, &msg)) < 0) {
 		rows_failed(all, msg.text, a->status);
 		return;
 	}
 	rows_add(all, &l);
 	if (l.more && l.n > 0 && all->n < ROWS_MAX)
-		all->fetch = platform_list(&all->platform, ++all->page, on_rows, all);
+		(void)platform_list(&all->platform, ++all->page, on_rows, all);
 	else
 		rows_step(all);
 	lifecycle_list_fini(&l);
@@ -276,9 +270,11 @@ static enum command_exit rows_run(const struct platform_options *o, const char *
 		command_complain("%s", msg.text);
 		all->code = COMMAND_WRONG;
 	} else {
-		all->fetch = id
-			? lifecycle_api_get(&all->platform.api, slice_str(id), "", on_rows, all)
-			: platform_list(&all->platform, all->page, on_rows, all);
+		if (id)
+			(void)lifecycle_api_get(
+				&all->platform.api, slice_str(id), "", on_rows, all);
+		else
+			(void)platform_list(&all->platform, all->page, on_rows, all);
 		event_base_dispatch(all->platform.caller.base);
 		if (all->code != COMMAND_WRONG)
 			rows_print(all, as_json);

@@ -80,14 +80,15 @@ static int wanted_read(const char *dir, const char *name, struct wanted **out, s
 	ret = strbuf_read_file(&text, strbuf_cstr(&path));
 	if (ret < 0) {
 		(void)errmsg_set(msg, ret, "%s: %s", strbuf_cstr(&path), err_text(ret));
-	} else {
-		ret = settings_yaml_decode(strbuf_slice(&text), strbuf_cstr(&path), &yaml, msg);
-		if (ret == 0) {
-			ret = wanted_decode(settings_yaml_root(yaml), dir, w, msg);
-			if (ret < 0)
-				(void)errmsg_prefix(msg, ret, "%s", strbuf_cstr(&path));
-		}
+		goto out;
 	}
+	ret = settings_yaml_decode(strbuf_slice(&text), strbuf_cstr(&path), &yaml, msg);
+	if (ret < 0)
+		goto out;
+	ret = wanted_decode(settings_yaml_root(yaml), dir, w, msg);
+	if (ret < 0)
+		(void)errmsg_prefix(msg, ret, "%s", strbuf_cstr(&path));
+out:
 	settings_yaml_free(yaml);
 	strbuf_fini(&path);
 	strbuf_fini(&text);
