@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import gatebed  # noqa: E402
@@ -31,6 +32,7 @@ class Platform(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         self.server.asked += 1
+        self.server.may_answer.wait(8)
         good = self.headers["OPEN-SANDBOX-API-KEY"] == KEY and self.path == f"/v1/sandboxes/{ID}"
         body = json.dumps({"id": ID, "status": {"state": self.server.state}}).encode()
         self.send_response(200 if good else 404)
@@ -51,7 +53,8 @@ class Bed(gatebed.Bed):
         super().servers()
         with Inside(self.net):
             self.api = http.server.ThreadingHTTPServer(API, Platform)
-        self.api.state, self.api.asked = "Running", 0
+        self.api.state, self.api.asked, self.api.may_answer = "Running", 0, threading.Event()
+        self.api.may_answer.set()
         self.thread(self.api.serve_forever)
 
     def follow(self, mode="dns+nft", url=f"http://{API[0]}:{API[1]}"):
@@ -135,8 +138,14 @@ def case_a_worker_killed_while_it_opens_has_not_opened(bed):
     bed.go("Terminated")
     until(lambda: bed.opens(GOOD[4], 5000) == "ConnectionRefusedError", "closed", 8)
     worker, guard = bed.worker_pid(), child(bed, "egress-guard")
+    # The answer comes when the guard stands still, and before it is missed.
+    bed.api.may_answer.clear()
+    bed.api.state, asked = "Running", bed.api.asked
+    bed.process.send_signal(signal.SIGHUP)
+    until(lambda: bed.api.asked > asked, "a question", 8)
     os.kill(guard, signal.SIGSTOP)
-    bed.go("Running")
+    bed.api.may_answer.set()
+    until(lambda: bed.life()["state"] == "Running", "Running", 4)
     bed.api.state = "Unknown"
     os.kill(worker, signal.SIGKILL)
     with contextlib.suppress(ProcessLookupError):
