@@ -48,7 +48,7 @@ struct worker_life {
 	enum lifecycle_enforce want;   /* by the last answer */
 	enum lifecycle_enforce now;    /* in the proxy and the DNS gate */
 	enum lifecycle_enforce kernel; /* what the kernel's next rules are for */
-	bool widening, erasing;        /* a request waits for its turn */
+	bool settling;                 /* a request for a change waits for its turn */
 	json_t *metadata;              /* of the last answer with a sandbox */
 };
 

@@ -31,15 +31,6 @@ static struct worker *life_request_of(struct policy_request *r)
 	return ((struct life_request *)(void *)r)->w; /* its first member */
 }
 
-static void life_submit(struct worker *w, const struct policy_request_ops *ops)
-{
-	struct life_request *q = xcalloc(1, sizeof(*q));
-
-	q->r.ops = ops;
-	q->w = w;
-	policy_change_submit(w->changes, &q->r);
-}
-
 struct policy *worker_lifecycle_policy(
 	const struct worker *w, enum lifecycle_enforce e, struct policy *policy)
 {
@@ -48,39 +39,20 @@ struct policy *worker_lifecycle_policy(
 
 /* --- keys --- */
 
-static int on_life_erase(struct policy_request *r, struct errmsg *msg)
+static bool life_must_erase(const struct worker *w)
 {
-	struct worker *w = life_request_of(r);
-	int ret;
+	return w->life.want == LIFECYCLE_CLOSED_ERASE && vault_exists(w->vault.vault);
+}
 
-	if (!vault_exists(w->vault.vault))
-		return 0;
-	ret = worker_vault_write(&w->vault, WORKER_VAULT_DELETE, SLICE_EMPTY, w->settings, msg);
+static int life_erase(struct worker *w, struct errmsg *msg)
+{
+	int ret = worker_vault_write(&w->vault, WORKER_VAULT_DELETE, SLICE_EMPTY, w->settings, msg);
+
 	if (ret == 0)
 		worker_vault_note(&w->vault, w->audit,
 			&(struct worker_vault_writer){
 				.method = "lifecycle", .uid = AUDIT_UID_NONE});
 	return ret;
-}
-
-static void on_life_erased(struct policy_request *r, const struct policy_result *result)
-{
-	life_request_of(r)->life.erasing = false;
-	if (result->ret < 0)
-		log_error("lifecycle", "the keys are still there: %s", result->msg.text);
-	free(r);
-}
-
-static void life_erase(struct worker *w)
-{
-	static const struct policy_request_ops ops = {
-		.prepare = on_life_erase, .done = on_life_erased};
-
-	if (w->life.want != LIFECYCLE_CLOSED_ERASE || w->life.erasing ||
-		!vault_exists(w->vault.vault))
-		return;
-	w->life.erasing = true;
-	life_submit(w, &ops);
 }
 
 /* --- closer, wider --- */
@@ -100,6 +72,8 @@ static int on_life_prepare(struct policy_request *r, struct errmsg *msg)
 {
 	struct worker *w = life_request_of(r);
 
+	if (life_must_erase(w))
+		return life_erase(w, msg);
 	if (w->life.want >= w->life.now)
 		return 0; /* it is over */
 	w->life.kernel = w->life.want;
@@ -128,28 +102,40 @@ static void on_life_publish(struct policy_request *r)
 	worker_configure(w);
 }
 
+static void life_settle(struct worker *w);
+
 static void on_life_done(struct policy_request *r, const struct policy_result *result)
 {
 	struct worker *w = life_request_of(r);
 
-	w->life.widening = false;
+	w->life.settling = false;
 	w->life.kernel = w->life.now;
-	if (result->ret < 0)
-		log_error("lifecycle", "still closed: %s", result->msg.text);
 	free(r);
+	if (result->ret == 0)
+		life_settle(w); /* something else was seen meanwhile, perhaps */
+	else
+		log_error("lifecycle", "%s: %s",
+			life_must_erase(w) ? "the keys are still there" : "still closed",
+			result->msg.text);
 }
 
-static void life_widen(struct worker *w)
+/* What takes its turn among the changes of policy: keys go, or more is let through. What fails is
+ * tried again when something is seen again. */
+static void life_settle(struct worker *w)
 {
 	static const struct policy_request_ops ops = {.prepare = on_life_prepare,
 		.keep = on_life_keep,
 		.publish = on_life_publish,
 		.done = on_life_done};
+	struct life_request *q;
 
-	if (w->life.widening)
+	if (w->life.settling || (!life_must_erase(w) && w->life.want >= w->life.now))
 		return;
-	w->life.widening = true;
-	life_submit(w, &ops);
+	w->life.settling = true;
+	q = xcalloc(1, sizeof(*q));
+	q->r.ops = &ops;
+	q->w = w;
+	policy_change_submit(w->changes, &q->r);
 }
 
 /* --- labels --- */
@@ -235,9 +221,7 @@ static void on_life_seen(
 		log_error("lifecycle", "what is known cannot be kept");
 	if (life->want > life->now)
 		life_narrow(w);
-	else if (life->want < life->now)
-		life_widen(w);
-	life_erase(w);
+	life_settle(w);
 	if (changed)
 		life_note(w, k);
 	if (s)
@@ -339,7 +323,7 @@ int worker_lifecycle_open(struct worker *w, struct errmsg *msg)
 void worker_lifecycle_start(struct worker *w)
 {
 	if (w->life.follows)
-		life_erase(w);
+		life_settle(w);
 }
 
 void worker_lifecycle_key(struct worker *w)

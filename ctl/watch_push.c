@@ -54,7 +54,6 @@ static void box_refused(struct box *b, const struct fetch_answer *a, const char 
 	box_alarm(b, WATCH_ALARM_POLICY, msg.text);
 	*(b->ask == ASK_PUT_POLICY ? &b->check_due_ms : &b->vault_due_ms) =
 		clock_mono_ms() + BOX_REFUSED_MS;
-	b->done = b->done || b->w->o->once;
 }
 
 /* A vault that needs what the new policy takes away, or comes too early, goes first: the policy is
@@ -154,7 +153,6 @@ struct fetch *box_send_vault(struct box *b)
 	if (wanted_vault(b->wanted, b->instance, &text, b->stamp, &msg) < 0) {
 		box_alarm(b, WATCH_ALARM_POLICY, msg.text);
 		b->vault_due_ms = clock_mono_ms() + BOX_REFUSED_MS;
-		b->done = b->done || b->w->o->once;
 	} else if (!b->no_vault && box_has_vault(b)) {
 		b->vault = VAULT_LOOK; /* whatever happened meanwhile */
 	} else {
